@@ -18,7 +18,7 @@ UNNAMED = {"MOE_ERROR_": "Status", "MOE_FINISH_": "FinishParts", "MOE_FAULT_": "
 FLAGS = {"Stage", "FinishParts", "Faults"}
 SCALARS = {"int32_t": "int", "uint32_t": "uint", "int64_t": "long", "uint64_t": "ulong", "uint8_t": "byte", "float": "float",
            "double": "double"}
-HANDLES = {f"moe_{name}": f"{name.capitalize()}Handle" for name in "runtime checkpoint plan weights workspace".split()}
+HANDLES = {f"moe_{name}": f"{name.capitalize()}Handle" for name in "runtime checkpoint plan weights workspace loading".split()}
 KEYWORDS = {"out", "in", "params", "ref"}
 # Structs that are classes of their own here, field by field.
 CLASSES = {"moe_layer_desc": "LayerDesc", "moe_format": "Format"}

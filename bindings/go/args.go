@@ -1,8 +1,5 @@
 package moe
 
-// #include "moego.h"
-import "C"
-
 import (
 	"fmt"
 	"unsafe"
@@ -29,16 +26,16 @@ func newArguments(plan *Plan) *arguments {
 var idTypes = []Type{TypeI32, TypeI64}
 
 // rows is the address and the stride of [rows, columns]; of no array NULL.
-func (a *arguments) rows(name string, array Array, rows, columns int64, types ...Type) (unsafe.Pointer, C.int64_t) {
+func (a *arguments) rows(name string, array Array, rows, columns int64, types ...Type) (unsafe.Pointer, int64) {
 	return a.checked(name, array, rows, columns, false, types)
 }
 
 // output is the same for an array that is written.
-func (a *arguments) output(name string, array Array, rows, columns int64, types ...Type) (unsafe.Pointer, C.int64_t) {
+func (a *arguments) output(name string, array Array, rows, columns int64, types ...Type) (unsafe.Pointer, int64) {
 	return a.checked(name, array, rows, columns, true, types)
 }
 
-func (a *arguments) checked(name string, array Array, rows, columns int64, isOutput bool, types []Type) (unsafe.Pointer, C.int64_t) {
+func (a *arguments) checked(name string, array Array, rows, columns int64, isOutput bool, types []Type) (unsafe.Pointer, int64) {
 	if a.err != nil || !array.given() {
 		return nil, 0
 	}
@@ -52,7 +49,7 @@ func (a *arguments) checked(name string, array Array, rows, columns int64, isOut
 	if a.err != nil {
 		return nil, 0
 	}
-	return array.at(&a.memory, isOutput), C.int64_t(array.stride)
+	return array.at(&a.memory, isOutput), int64(array.stride)
 }
 
 // dense is for arrays whose rows have no stride.
@@ -101,12 +98,12 @@ func routingOf(logits, ids, weights Array) Routing {
 }
 
 // run calls a function with the handles, unless the arguments are wrong, and gives the memory back.
-func (a *arguments) run(name string, handles []*Handle, function func(p []unsafe.Pointer) C.moe_status) error {
+func (a *arguments) run(name string, handles []*Handle, function func(p []unsafe.Pointer) moe_status) error {
 	defer a.memory.free()
 	if a.err != nil {
 		return a.err
 	}
 	return using(handles, func(p []unsafe.Pointer) error {
-		return call(name, func() C.moe_status { return function(p) })
+		return call(name, func() moe_status { return function(p) })
 	})
 }

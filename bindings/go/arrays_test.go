@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -140,6 +141,33 @@ func TestIDsOutsideTheLayerAreSkippedAndReported(t *testing.T) {
 		t.Fatal("the others do not count")
 	}
 	status(0, 0)
+}
+
+func TestALayerTellsOfIDsOutside(t *testing.T) {
+	data := shows(t, "BAD-02")
+	g := openGolden(t, qwen3, nil)
+	layer, err := OpenLayer(filepath.Join(root, qwen3), nil)
+	must(t, err)
+	defer layer.Close()
+	ids := append([]int32(nil), g.ids...)
+	ids[0] = 1 << 30
+	run := func(ids []int32) ([]float32, error) {
+		out := make([]float32, len(g.x))
+		err := layer.Run(&ForwardArgs{X: Of(g.x), Out: Of(out), IDs: Of(ids), Weights: Of(g.weights)})
+		return out, err
+	}
+	found, err := run(ids)
+	var fault *FaultError
+	if !errors.As(err, &fault) || fault.Faults != Faults(data["fault"].(int64)) || fault.NSkipped != 1 {
+		t.Fatal(err)
+	}
+	must(t, layer.Faults()) // it was told
+	ids[0] = -1
+	wanted, err := run(ids)
+	must(t, err)
+	if !same(found, wanted) {
+		t.Fatal("the others do not count")
+	}
 }
 
 func TestRowsMoreThan2ToThe31ElementsApart(t *testing.T) {

@@ -1,3 +1,5 @@
+//go:build cgo
+
 /* The functions that the library calls: each hands its arguments to the Go function of the same name. */
 #include "moego.h"
 #include "_cgo_export.h"
@@ -7,7 +9,7 @@ static void log_line(moe_log_level level, const char *message, void *user_data) 
 }
 
 static void parallel_for(int32_t n_tasks, moe_task_fn task, void *task_data, void *user_data) {
-    moegoParallelFor(n_tasks, (void *)task, task_data, (uintptr_t)user_data);
+    moegoParallelFor(n_tasks, (uintptr_t)task, task_data, (uintptr_t)user_data);
 }
 
 static void *allocate(uint64_t bytes, uint64_t alignment, moe_space space, void *stream, void *user_data) {
@@ -22,27 +24,12 @@ static int32_t progress(uint64_t done, uint64_t total, void *user_data) {
     return moegoProgress(done, total, (uintptr_t)user_data);
 }
 
-void moego_set_log(moe_runtime_desc *desc, uintptr_t hooks) {
-    desc->log = log_line;
-    desc->log_user_data = (void *)hooks;
+moego_addresses moego_callbacks(void) {
+    moego_addresses all = {(uintptr_t)log_line, (uintptr_t)parallel_for, (uintptr_t)allocate, (uintptr_t)release,
+                           (uintptr_t)progress};
+    return all;
 }
 
-void moego_set_parallel_for(moe_runtime_desc *desc, uintptr_t hooks) {
-    desc->parallel_for = parallel_for;
-    desc->parallel_for_user_data = (void *)hooks;
-}
-
-void moego_set_allocator(moe_allocator *allocator, uintptr_t hooks) {
-    allocator->allocate = allocate;
-    allocator->release = release;
-    allocator->user_data = (void *)hooks;
-}
-
-void moego_set_progress(moe_progress_fn *function, void **user_data, uintptr_t hook) {
-    *function = progress;
-    *user_data = (void *)hook;
-}
-
-void moego_run_task(void *task, int32_t index, void *task_data) {
+void moego_run_task(uintptr_t task, int32_t index, void *task_data) {
     ((moe_task_fn)task)(index, task_data);
 }

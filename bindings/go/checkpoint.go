@@ -1,8 +1,5 @@
 package moe
 
-// #include "moego.h"
-import "C"
-
 import (
 	"errors"
 	"unsafe"
@@ -22,6 +19,7 @@ type CheckpointOptions struct {
 	HasOrientation bool   // overrides what the family says of fused expert tensors
 	Orientation    Orientation
 	GateUpOrder    GateUpOrder
+	Overrides      string // "": none; else fields of LayerDesc in place of what the files say: "top_k=4, gate_limit=none"
 }
 
 // OpenCheckpoint reads headers only; options may be nil.
@@ -31,28 +29,29 @@ func OpenCheckpoint(path string, options *CheckpointOptions) (*Checkpoint, error
 	}
 	var memory memory
 	defer memory.free()
-	desc := (*C.moe_checkpoint_options)(memory.allocate(C.sizeof_moe_checkpoint_options))
-	desc.struct_size = C.sizeof_moe_checkpoint_options
-	desc.io = C.moe_io(options.IO)
+	desc := (*moe_checkpoint_options)(memory.allocate(sizeof_moe_checkpoint_options))
+	desc.struct_size = uint32(sizeof_moe_checkpoint_options)
+	desc.io = moe_io(options.IO)
 	desc.family = memory.optional(options.Family)
+	desc.overrides = memory.optional(options.Overrides)
 	desc.has_orientation = flag(options.HasOrientation)
-	desc.orientation = C.moe_orientation(options.Orientation)
-	desc.gate_up_order = C.moe_gate_up_order(options.GateUpOrder)
-	var made *C.moe_checkpoint
+	desc.orientation = moe_orientation(options.Orientation)
+	desc.gate_up_order = moe_gate_up_order(options.GateUpOrder)
+	var made *moe_checkpoint
 	err := using([]*Handle{options.Runtime.base()}, func(p []unsafe.Pointer) error {
-		return call("moe_checkpoint_open", func() C.moe_status {
-			return C.moe_checkpoint_open((*C.moe_runtime)(p[0]), memory.text(path), desc, &made)
+		return call("moe_checkpoint_open", func() moe_status {
+			return moe_checkpoint_open((*moe_runtime)(p[0]), memory.text(path), desc, &made)
 		})
 	})
 	if err != nil {
 		return nil, err
 	}
 	hooks := options.Runtime.kept()
-	destroy := func(pointer unsafe.Pointer) { C.moe_checkpoint_destroy((*C.moe_checkpoint)(pointer)) }
+	destroy := func(pointer unsafe.Pointer) { moe_checkpoint_destroy((*moe_checkpoint)(pointer)) }
 	return &Checkpoint{newHandle("Checkpoint", unsafe.Pointer(made), destroy, hooks.keep()), hooks}, nil
 }
 
-func flag(value bool) C.int32_t {
+func flag(value bool) int32 {
 	if value {
 		return 1
 	}
@@ -66,9 +65,9 @@ func (c *Checkpoint) base() *Handle {
 	return c.Handle
 }
 
-func (c *Checkpoint) call(name string, run func(checkpoint *C.moe_checkpoint) C.moe_status) error {
+func (c *Checkpoint) call(name string, run func(checkpoint *moe_checkpoint) moe_status) error {
 	return using([]*Handle{c.Handle}, func(p []unsafe.Pointer) error {
-		return call(name, func() C.moe_status { return run((*C.moe_checkpoint)(p[0])) })
+		return call(name, func() moe_status { return run((*moe_checkpoint)(p[0])) })
 	})
 }
 
@@ -85,9 +84,9 @@ type CheckpointInfo struct {
 
 // Info describes the checkpoint.
 func (c *Checkpoint) Info() (CheckpointInfo, error) {
-	info := C.moe_checkpoint_info{struct_size: C.sizeof_moe_checkpoint_info}
-	err := c.call("moe_checkpoint_get_info", func(checkpoint *C.moe_checkpoint) C.moe_status {
-		return C.moe_checkpoint_get_info(checkpoint, &info)
+	info := moe_checkpoint_info{struct_size: uint32(sizeof_moe_checkpoint_info)}
+	err := c.call("moe_checkpoint_get_info", func(checkpoint *moe_checkpoint) moe_status {
+		return moe_checkpoint_get_info(checkpoint, &info)
 	})
 	return CheckpointInfo{
 		NLayers:   int32(info.n_layers),
@@ -95,8 +94,8 @@ func (c *Checkpoint) Info() (CheckpointInfo, error) {
 		IsGGUF:    info.is_gguf != 0,
 		NTensors:  uint64(info.n_tensors),
 		FileBytes: uint64(info.file_bytes),
-		Family:    C.GoString(&info.family[0]),
-		ModelType: C.GoString(&info.model_type[0]),
+		Family:    goString(&info.family[0]),
+		ModelType: goString(&info.model_type[0]),
 	}, err
 }
 
@@ -105,9 +104,9 @@ func (c *Checkpoint) Layers() ([]int32, error) {
 	info, err := c.Info()
 	layers := make([]int32, info.NLayers)
 	for i := 0; err == nil && i < len(layers); i++ {
-		var layer C.int32_t
-		err = c.call("moe_checkpoint_layer_at", func(checkpoint *C.moe_checkpoint) C.moe_status {
-			return C.moe_checkpoint_layer_at(checkpoint, C.int32_t(i), &layer)
+		var layer int32
+		err = c.call("moe_checkpoint_layer_at", func(checkpoint *moe_checkpoint) moe_status {
+			return moe_checkpoint_layer_at(checkpoint, int32(i), &layer)
 		})
 		layers[i] = int32(layer)
 	}
@@ -117,9 +116,9 @@ func (c *Checkpoint) Layers() ([]int32, error) {
 // Layer describes a decoder layer. Change any field before planning: files leave things out.
 func (c *Checkpoint) Layer(layer int32) (LayerDesc, error) {
 	var found LayerDesc
-	desc := C.moe_layer_desc{struct_size: C.sizeof_moe_layer_desc}
-	err := c.call("moe_checkpoint_layer", func(checkpoint *C.moe_checkpoint) C.moe_status {
-		return C.moe_checkpoint_layer(checkpoint, C.int32_t(layer), &desc)
+	desc := moe_layer_desc{struct_size: uint32(sizeof_moe_layer_desc)}
+	err := c.call("moe_checkpoint_layer", func(checkpoint *moe_checkpoint) moe_status {
+		return moe_checkpoint_layer(checkpoint, int32(layer), &desc)
 	})
 	if err == nil {
 		getWords(wordsOfLayer(&desc), &found)
@@ -131,19 +130,19 @@ func (c *Checkpoint) Layer(layer int32) (LayerDesc, error) {
 func (c *Checkpoint) Formats(layer int32) (map[Role]Format, error) {
 	var memory memory
 	defer memory.free()
-	pointers := unsafe.Slice((**C.moe_format)(memory.allocate(C.MOE_ROLE_COUNT*unsafe.Sizeof(uintptr(0)))), C.MOE_ROLE_COUNT)
+	pointers := unsafe.Slice((**moe_format)(memory.allocate(MOE_ROLE_COUNT*unsafe.Sizeof(uintptr(0)))), MOE_ROLE_COUNT)
 	for role := range pointers {
 		pointers[role] = new(Format).inMemory(&memory)
 	}
-	err := c.call("moe_checkpoint_formats", func(checkpoint *C.moe_checkpoint) C.moe_status {
-		return C.moe_checkpoint_formats(checkpoint, C.int32_t(layer), &pointers[0], C.MOE_ROLE_COUNT)
+	err := c.call("moe_checkpoint_formats", func(checkpoint *moe_checkpoint) moe_status {
+		return moe_checkpoint_formats(checkpoint, int32(layer), &pointers[0], MOE_ROLE_COUNT)
 	})
 	if err != nil {
 		return nil, err
 	}
 	found := map[Role]Format{}
 	for role, one := range pointers {
-		if one._type != C.MOE_TYPE_NONE {
+		if one._type != MOE_TYPE_NONE {
 			var format Format
 			getWords(wordsOfFormat(one), &format)
 			found[Role(role)] = format
@@ -170,11 +169,11 @@ func (c *Checkpoint) Tensors(layer int32) ([]*Tensor, error) {
 func (c *Checkpoint) tensor(layer int32, index int) (*Tensor, error) {
 	var memory memory
 	defer memory.free()
-	out := (*C.moe_tensor)(memory.allocate(C.sizeof_moe_tensor))
-	format := (*C.moe_format)(memory.allocate(C.sizeof_moe_format))
-	out.struct_size, format.struct_size = C.sizeof_moe_tensor, C.sizeof_moe_format
-	err := c.call("moe_checkpoint_tensor", func(checkpoint *C.moe_checkpoint) C.moe_status {
-		return C.moe_checkpoint_tensor(checkpoint, C.int32_t(layer), C.uint32_t(index), out, format)
+	out := (*moe_tensor)(memory.allocate(sizeof_moe_tensor))
+	format := (*moe_format)(memory.allocate(sizeof_moe_format))
+	out.struct_size, format.struct_size = uint32(sizeof_moe_tensor), uint32(sizeof_moe_format)
+	err := c.call("moe_checkpoint_tensor", func(checkpoint *moe_checkpoint) moe_status {
+		return moe_checkpoint_tensor(checkpoint, int32(layer), uint32(index), out, format)
 	})
 	if err != nil {
 		return nil, err

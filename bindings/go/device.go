@@ -1,8 +1,5 @@
 package moe
 
-// #include "moego.h"
-import "C"
-
 import (
 	"fmt"
 	"runtime"
@@ -19,8 +16,8 @@ type Stream struct {
 // NewStream makes one.
 func NewStream(kind DeviceKind, index int32) (*Stream, error) {
 	var made unsafe.Pointer
-	err := call("moe_stream_create", func() C.moe_status {
-		return C.moe_stream_create(C.moe_device_kind(kind), C.int32_t(index), &made)
+	err := call("moe_stream_create", func() moe_status {
+		return moe_stream_create(moe_device_kind(kind), int32(index), &made)
 	})
 	if err != nil {
 		return nil, err
@@ -30,8 +27,8 @@ func NewStream(kind DeviceKind, index int32) (*Stream, error) {
 
 // Synchronize waits for all work on it.
 func (s *Stream) Synchronize() error {
-	return call("moe_stream_synchronize", func() C.moe_status {
-		return C.moe_stream_synchronize(C.moe_device_kind(s.kind), C.int32_t(s.index), s.Pointer)
+	return call("moe_stream_synchronize", func() moe_status {
+		return moe_stream_synchronize(moe_device_kind(s.kind), int32(s.index), s.Pointer)
 	})
 }
 
@@ -39,8 +36,8 @@ func (s *Stream) Synchronize() error {
 func (s *Stream) Close() error {
 	pointer := s.Pointer
 	s.Pointer = nil
-	return call("moe_stream_destroy", func() C.moe_status {
-		return C.moe_stream_destroy(C.moe_device_kind(s.kind), C.int32_t(s.index), pointer)
+	return call("moe_stream_destroy", func() moe_status {
+		return moe_stream_destroy(moe_device_kind(s.kind), int32(s.index), pointer)
 	})
 }
 
@@ -57,11 +54,11 @@ type DeviceMemory struct {
 // NewDeviceMemory takes it from the runtime's allocator; nil is the default.
 func NewDeviceMemory(r *Runtime, kind DeviceKind, index int32, space Space, bytes uint64) (*DeviceMemory, error) {
 	made := &DeviceMemory{Bytes: bytes, kind: kind, index: index, space: space, runtime: r}
-	err := made.with(func(means *C.moe_runtime) error {
+	err := made.with(func(means *moe_runtime) error {
 		var pointer unsafe.Pointer
-		err := call("moe_memory_allocate", func() C.moe_status {
-			return C.moe_memory_allocate(means, C.moe_device_kind(kind), C.int32_t(index), C.moe_space(space),
-				C.uint64_t(bytes), &pointer)
+		err := call("moe_memory_allocate", func() moe_status {
+			return moe_memory_allocate(means, moe_device_kind(kind), int32(index), moe_space(space),
+				uint64(bytes), &pointer)
 		})
 		made.Pointer = pointer
 		return err
@@ -74,10 +71,10 @@ func NewDeviceMemory(r *Runtime, kind DeviceKind, index int32, space Space, byte
 
 // Close frees it; work that uses it must have ended, and the runtime must be open. A second time does nothing.
 func (m *DeviceMemory) Close() error {
-	err := m.with(func(means *C.moe_runtime) error {
-		return call("moe_memory_free", func() C.moe_status {
-			return C.moe_memory_free(means, C.moe_device_kind(m.kind), C.int32_t(m.index), C.moe_space(m.space),
-				C.uint64_t(m.Bytes), m.Pointer)
+	err := m.with(func(means *moe_runtime) error {
+		return call("moe_memory_free", func() moe_status {
+			return moe_memory_free(means, moe_device_kind(m.kind), int32(m.index), moe_space(m.space),
+				uint64(m.Bytes), m.Pointer)
 		})
 	})
 	if err == nil {
@@ -88,24 +85,24 @@ func (m *DeviceMemory) Close() error {
 
 // Upload copies bytes to its beginning, behind the work on the stream, and waits.
 func (m *DeviceMemory) Upload(from []byte, stream *Stream) error {
-	return m.copied("from", from, stream, func(host unsafe.Pointer) C.moe_status {
-		return C.moe_memory_copy(C.moe_device_kind(m.kind), C.int32_t(m.index), m.Pointer, host, C.uint64_t(len(from)),
+	return m.copied("from", from, stream, func(host unsafe.Pointer) moe_status {
+		return moe_memory_copy(moe_device_kind(m.kind), int32(m.index), m.Pointer, host, uint64(len(from)),
 			stream.Pointer)
 	})
 }
 
 // Download copies its beginning out, behind the work on the stream, and waits.
 func (m *DeviceMemory) Download(to []byte, stream *Stream) error {
-	return m.copied("to", to, stream, func(host unsafe.Pointer) C.moe_status {
-		return C.moe_memory_copy(C.moe_device_kind(m.kind), C.int32_t(m.index), host, m.Pointer, C.uint64_t(len(to)),
+	return m.copied("to", to, stream, func(host unsafe.Pointer) moe_status {
+		return moe_memory_copy(moe_device_kind(m.kind), int32(m.index), host, m.Pointer, uint64(len(to)),
 			stream.Pointer)
 	})
 }
 
 // Zero sets all of it to zero, behind the work on the stream, and waits.
 func (m *DeviceMemory) Zero(stream *Stream) error {
-	err := call("moe_memory_zero", func() C.moe_status {
-		return C.moe_memory_zero(C.moe_device_kind(m.kind), C.int32_t(m.index), m.Pointer, C.uint64_t(m.Bytes), stream.Pointer)
+	err := call("moe_memory_zero", func() moe_status {
+		return moe_memory_zero(moe_device_kind(m.kind), int32(m.index), m.Pointer, uint64(m.Bytes), stream.Pointer)
 	})
 	if err != nil {
 		return err
@@ -113,12 +110,12 @@ func (m *DeviceMemory) Zero(stream *Stream) error {
 	return stream.Synchronize()
 }
 
-func (m *DeviceMemory) with(body func(*C.moe_runtime) error) error {
-	return using([]*Handle{m.runtime.base()}, func(p []unsafe.Pointer) error { return body((*C.moe_runtime)(p[0])) })
+func (m *DeviceMemory) with(body func(*moe_runtime) error) error {
+	return using([]*Handle{m.runtime.base()}, func(p []unsafe.Pointer) error { return body((*moe_runtime)(p[0])) })
 }
 
 // copied runs a copy from or to a slice, which stays where it is until the stream has been waited for.
-func (m *DeviceMemory) copied(field string, host []byte, stream *Stream, run func(unsafe.Pointer) C.moe_status) error {
+func (m *DeviceMemory) copied(field string, host []byte, stream *Stream, run func(unsafe.Pointer) moe_status) error {
 	if uint64(len(host)) > m.Bytes {
 		return &ArgumentError{field, fmt.Sprintf("has %d bytes, the memory %d", len(host), m.Bytes)}
 	}
@@ -126,7 +123,7 @@ func (m *DeviceMemory) copied(field string, host []byte, stream *Stream, run fun
 		return nil
 	}
 	defer runtime.KeepAlive(host)
-	if err := call("moe_memory_copy", func() C.moe_status { return run(unsafe.Pointer(&host[0])) }); err != nil {
+	if err := call("moe_memory_copy", func() moe_status { return run(unsafe.Pointer(&host[0])) }); err != nil {
 		return err
 	}
 	return stream.Synchronize()

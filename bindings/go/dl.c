@@ -1,4 +1,4 @@
-//go:build moe_dlopen
+//go:build moe_dlopen && cgo
 
 /*
  * Under the build tag moe_dlopen the functions of moe.h are these: each calls the one of the library that was opened. They are
@@ -178,6 +178,9 @@ moe_status moe_route(const moe_plan *plan, const moe_weights *weights, moe_works
 moe_status moe_dispatch(const moe_plan *plan, moe_workspace *workspace, const moe_dispatch_args *args) {
     return library.dispatch(plan, workspace, args);
 }
+moe_status moe_gather(const moe_plan *plan, moe_workspace *workspace, const moe_gather_args *args) {
+    return library.gather(plan, workspace, args);
+}
 moe_status moe_experts(const moe_plan *plan, const moe_weights *weights, moe_workspace *workspace,
     const moe_experts_args *args) {
     return library.experts(plan, weights, workspace, args);
@@ -219,6 +222,25 @@ moe_status moe_checkpoint_tensor(const moe_checkpoint *checkpoint, int32_t layer
 moe_status moe_weights_load_checkpoint(const moe_plan *plan, const moe_checkpoint *checkpoint, int32_t layer,
     const moe_load_options *options, moe_weights **out_weights) {
     return library.weights_load_checkpoint(plan, checkpoint, layer, options, out_weights);
+}
+moe_status moe_loading_start(const moe_plan *plan, const moe_weights_desc *desc, moe_loading **out_loading) {
+    return library.loading_start(plan, desc, out_loading);
+}
+moe_status moe_loading_start_checkpoint(const moe_plan *plan, const moe_checkpoint *checkpoint, int32_t layer,
+    const moe_load_options *options, moe_loading **out_loading) {
+    return library.loading_start_checkpoint(plan, checkpoint, layer, options, out_loading);
+}
+moe_status moe_loading_poll(const moe_loading *loading, moe_loading_progress *out_progress) {
+    return library.loading_poll(loading, out_progress);
+}
+moe_status moe_loading_wait(moe_loading *loading, moe_weights **out_weights) {
+    return library.loading_wait(loading, out_weights);
+}
+moe_status moe_loading_cancel(moe_loading *loading) {
+    return library.loading_cancel(loading);
+}
+void moe_loading_destroy(moe_loading *loading) {
+    library.loading_destroy(loading);
 }
 moe_status moe_quantize(const moe_quantize_args *args) {
     return library.quantize(args);

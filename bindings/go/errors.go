@@ -1,8 +1,5 @@
 package moe
 
-// #include "moego.h"
-import "C"
-
 import (
 	"errors"
 	"fmt"
@@ -34,7 +31,7 @@ const (
 
 // Name is "MOE_ERROR_BUSY" and the like, "MOE_ERROR_UNKNOWN" for a number that the library does not know.
 func (s Status) Name() string {
-	return text(func() *C.char { return C.moe_status_name(C.moe_status(s)) })
+	return text(func() *byte { return moe_status_name(moe_status(s)) })
 }
 
 func (s Status) Error() string { return fmt.Sprintf("%s (%d)", s.Name(), int32(s)) }
@@ -65,6 +62,16 @@ func (e *ArgumentError) Error() string { return "moe: " + e.Field + ": " + e.Mes
 
 // Unwrap makes it ErrInvalidArgument too.
 func (e *ArgumentError) Unwrap() error { return ErrInvalidArgument }
+
+// FaultError is a call of a Layer that left out slots or rows. Everything else was computed and is in the output.
+type FaultError struct {
+	Faults   Faults
+	NSkipped int64 // slots or rows
+}
+
+func (e *FaultError) Error() string {
+	return fmt.Sprintf("moe: %d slots or rows were skipped, faults %#x", e.NSkipped, uint32(e.Faults))
+}
 
 // PanicError is a panic in a callback. Of a progress callback it is the error of the call, which was cancelled.
 type PanicError struct {

@@ -1,12 +1,8 @@
 package moe
 
-// #include "moego.h"
-import "C"
-
 import (
 	"fmt"
 	"os"
-	"runtime/cgo"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -28,7 +24,7 @@ type hooks struct {
 	allocator   Allocator
 	parallelFor func(nTasks int, task func(index int))
 	onPanic     func(*PanicError)
-	handle      cgo.Handle
+	handle      handleNumber
 	users       int32
 }
 
@@ -39,7 +35,7 @@ func (h *hooks) keep() func() {
 	atomic.AddInt32(&h.users, 1)
 	return func() {
 		if atomic.AddInt32(&h.users, -1) == 0 {
-			h.handle.Delete()
+			h.handle.remove()
 		}
 	}
 }
@@ -63,33 +59,36 @@ func (h *hooks) report(panicked *PanicError) {
 	fmt.Fprintln(os.Stderr, panicked)
 }
 
-func hooksOf(handle C.uintptr_t) *hooks { return cgo.Handle(handle).Value().(*hooks) }
+func hooksOf(handle uintptr) *hooks { return handleNumber(handle).value().(*hooks) }
 
-//export moegoLog
-func moegoLog(level C.int32_t, message *C.char, handle C.uintptr_t) {
-	hooks := hooksOf(handle)
-	hooks.guard(func() { hooks.log(LogLevel(level), C.GoString(message)) })
+// callbackAddresses are those of the C functions that call logCallback and the others here; user_data is a handleNumber.
+type callbackAddresses struct{ log, parallelFor, allocate, release, progress uintptr }
+
+// putNumber puts a number where C has a void *.
+func putNumber(userData *unsafe.Pointer, handle uintptr) {
+	*(*uintptr)(unsafe.Pointer(userData)) = handle
 }
 
-//export moegoAllocate
-func moegoAllocate(bytes, alignment C.uint64_t, space C.int32_t, stream unsafe.Pointer, handle C.uintptr_t) unsafe.Pointer {
+func logCallback(level int32, message *byte, handle uintptr) {
+	hooks := hooksOf(handle)
+	hooks.guard(func() { hooks.log(LogLevel(level), goString(message)) })
+}
+
+func allocateCallback(bytes, alignment uint64, space int32, stream unsafe.Pointer, handle uintptr) unsafe.Pointer {
 	var memory unsafe.Pointer
 	hooks := hooksOf(handle)
 	hooks.guard(func() { memory = hooks.allocator.Allocate(uint64(bytes), uint64(alignment), Space(space), stream) })
 	return memory
 }
 
-//export moegoRelease
-func moegoRelease(memory unsafe.Pointer, bytes, alignment C.uint64_t, space C.int32_t, stream unsafe.Pointer,
-	handle C.uintptr_t) {
+func releaseCallback(memory unsafe.Pointer, bytes, alignment uint64, space int32, stream unsafe.Pointer,
+	handle uintptr) {
 	hooks := hooksOf(handle)
 	hooks.guard(func() { hooks.allocator.Release(memory, uint64(bytes), uint64(alignment), Space(space), stream) })
 }
 
-// moegoParallelFor runs every task once, also those that the caller's function leaves or panics over, and waits for all.
-//
-//export moegoParallelFor
-func moegoParallelFor(nTasks C.int32_t, task, taskData unsafe.Pointer, handle C.uintptr_t) {
+// parallelForCallback runs every task once, also those that the caller's function leaves or panics over, and waits for all.
+func parallelForCallback(nTasks int32, task uintptr, taskData unsafe.Pointer, handle uintptr) {
 	hooks := hooksOf(handle)
 	started := make([]int32, int(nTasks))
 	var unfinished sync.WaitGroup
@@ -97,7 +96,7 @@ func moegoParallelFor(nTasks C.int32_t, task, taskData unsafe.Pointer, handle C.
 	run := func(index int) {
 		if atomic.CompareAndSwapInt32(&started[index], 0, 1) {
 			defer unfinished.Done()
-			C.moego_run_task(task, C.int32_t(index), taskData)
+			runTask(task, int32(index), taskData)
 		}
 	}
 	hooks.guard(func() { hooks.parallelFor(len(started), run) })
@@ -116,9 +115,8 @@ type progressHook struct {
 	panicked *PanicError
 }
 
-//export moegoProgress
-func moegoProgress(done, total C.uint64_t, handle C.uintptr_t) (answer C.int32_t) {
-	hook := cgo.Handle(handle).Value().(*progressHook)
+func progressCallback(done, total uint64, handle uintptr) (answer int32) {
+	hook := handleNumber(handle).value().(*progressHook)
 	defer func() {
 		if value := recover(); value != nil {
 			hook.panicked = &PanicError{value, debug.Stack()}
@@ -132,14 +130,14 @@ func moegoProgress(done, total C.uint64_t, handle C.uintptr_t) (answer C.int32_t
 }
 
 // withProgress calls set with the number of a hook, runs, and gives a panic in the hook as the error.
-func withProgress(progress Progress, set func(hook C.uintptr_t), run func() error) error {
+func withProgress(progress Progress, set func(hook uintptr), run func() error) error {
 	if progress == nil {
 		return run()
 	}
 	hook := &progressHook{progress: progress}
-	handle := cgo.NewHandle(hook)
-	defer handle.Delete()
-	set(C.uintptr_t(handle))
+	handle := newHandleNumber(hook)
+	defer handle.remove()
+	set(uintptr(handle))
 	err := run()
 	if err != nil && hook.panicked != nil {
 		return hook.panicked

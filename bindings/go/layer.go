@@ -76,14 +76,47 @@ func (l *Layer) Forward(x, out []float32) error {
 	return l.Run(&ForwardArgs{X: Of(x), Out: Of(out)})
 }
 
-// Run is Forward with all its arguments, in a workspace of the layer.
+// Run is Forward with all its arguments, in a workspace of the layer. Slots that were left out, such as those of ids that the
+// layer does not have, are a *FaultError; everything else was computed then. On a GPU the error may be that of an earlier call,
+// whose work has ended since.
 func (l *Layer) Run(args *ForwardArgs) error {
 	workspace, err := l.take()
 	if err != nil {
 		return err
 	}
 	defer l.give(workspace)
-	return Forward(l.Plan, l.Weights, workspace, args)
+	if err := Forward(l.Plan, l.Weights, workspace, args); err != nil {
+		return err
+	}
+	return faultsOf(workspace)
+}
+
+// Faults is a *FaultError if slots were left out by calls that have ended since they were last told of, or nil. A program with
+// a GPU asks after it has synchronized the stream.
+func (l *Layer) Faults() error {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	all := FaultError{}
+	for _, workspace := range l.idle {
+		faults, skipped, err := workspace.Status()
+		if err != nil {
+			return err
+		}
+		all.Faults |= faults
+		all.NSkipped += skipped
+	}
+	if all.Faults == 0 {
+		return nil
+	}
+	return &all
+}
+
+func faultsOf(workspace *Workspace) error {
+	faults, skipped, err := workspace.Status()
+	if err == nil && faults != 0 {
+		err = &FaultError{faults, skipped}
+	}
+	return err
 }
 
 func (l *Layer) take() (*Workspace, error) {

@@ -7,19 +7,16 @@
 // one gets ErrBusy. Close may be called at any time and from any goroutine: it takes effect when the last running call returns.
 package moe
 
-// #include "moego.h"
-import "C"
-
 import (
 	"runtime"
 	"sync"
 )
 
 // ABIVersion is that of the header this package was compiled with; a library of another one is refused.
-const ABIVersion = C.MOE_ABI_VERSION
+const ABIVersion = MOE_ABI_VERSION
 
 // HeaderVersion is MOE_VERSION_NUMBER of the header.
-const HeaderVersion = C.MOE_VERSION_NUMBER
+const HeaderVersion = MOE_VERSION_NUMBER
 
 var gate struct {
 	sync.Mutex
@@ -43,25 +40,25 @@ func Load(path string) error {
 }
 
 // call runs one function of the library. The sentence of a failure is kept per thread, so the thread is held until it is read.
-func call(name string, run func() C.moe_status) error {
+func call(name string, run func() moe_status) error {
 	if err := Load(""); err != nil {
 		return err
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	status := run()
-	if status == C.MOE_OK {
+	if status == MOE_OK {
 		return nil
 	}
-	return &Error{Status: Status(status), Message: C.GoString(C.moe_last_error()), Call: name}
+	return &Error{Status: Status(status), Message: goString(moe_last_error()), Call: name}
 }
 
 // text runs a function that cannot fail but for a library that is not there; then the answer is empty.
-func text(run func() *C.char) string {
+func text(run func() *byte) string {
 	if Load("") != nil {
 		return ""
 	}
-	return C.GoString(run())
+	return goString(run())
 }
 
 // Version is MOE_VERSION_NUMBER of the library, 0 if there is none.
@@ -69,7 +66,7 @@ func Version() uint32 {
 	if Load("") != nil {
 		return 0
 	}
-	return uint32(C.moe_version())
+	return uint32(moe_version())
 }
 
 // LibraryABIVersion is the ABI version of the library, 0 if there is none that can be used.
@@ -77,42 +74,42 @@ func LibraryABIVersion() uint32 {
 	if Load("") != nil {
 		return 0
 	}
-	return uint32(C.moe_abi_version())
+	return uint32(moe_abi_version())
 }
 
 // VersionString is the version of the library, like "0.1.0".
-func VersionString() string { return text(func() *C.char { return C.moe_version_string() }) }
+func VersionString() string { return text(func() *byte { return moe_version_string() }) }
 
 // BuildInfo has lines "key=value": version, compiler, backends. Put it in bug reports.
-func BuildInfo() string { return text(func() *C.char { return C.moe_build_info() }) }
+func BuildInfo() string { return text(func() *byte { return moe_build_info() }) }
 
 // String is "gate", "shared_down" and the like, "unknown" for other values.
 func (r Role) String() string {
-	return text(func() *C.char { return C.moe_role_name(C.moe_role(r)) })
+	return text(func() *byte { return moe_role_name(moe_role(r)) })
 }
 
 // String is "f32", "f8_e4m3" and the like, "unknown" for other values.
 func (t Type) String() string {
-	return text(func() *C.char { return C.moe_type_name(C.moe_type(t)) })
+	return text(func() *byte { return moe_type_name(moe_type(t)) })
 }
 
-func listed(name func(index C.uint32_t) *C.char) []string {
+func listed(name func(index uint32) *byte) []string {
 	if Load("") != nil {
 		return nil
 	}
 	var names []string
-	for one := name(0); one != nil; one = name(C.uint32_t(len(names))) {
-		names = append(names, C.GoString(one))
+	for one := name(0); one != nil; one = name(uint32(len(names))) {
+		names = append(names, goString(one))
 	}
 	return names
 }
 
 // FormatNames are those that FormatByName knows.
 func FormatNames() []string {
-	return listed(func(index C.uint32_t) *C.char { return C.moe_format_name_at(index) })
+	return listed(func(index uint32) *byte { return moe_format_name_at(index) })
 }
 
 // Families are the model families whose checkpoints can be read.
 func Families() []string {
-	return listed(func(index C.uint32_t) *C.char { return C.moe_checkpoint_family_at(index) })
+	return listed(func(index uint32) *byte { return moe_checkpoint_family_at(index) })
 }

@@ -1,4 +1,4 @@
-//go:build !moe_dlopen
+//go:build !moe_dlopen && cgo
 
 package moe
 

@@ -1,8 +1,5 @@
 package moe
 
-// #include "moego.h"
-import "C"
-
 import "unsafe"
 
 // memory is what the arguments of a call point to: C memory for structs and strings, slices of Go by way of pins. It is given back
@@ -18,7 +15,7 @@ func (m *memory) allocate(bytes uintptr) unsafe.Pointer {
 	if bytes == 0 {
 		bytes = 1
 	}
-	made := C.calloc(1, C.size_t(bytes))
+	made := allocateC(bytes)
 	if made == nil {
 		panic("moe: out of memory")
 	}
@@ -26,14 +23,26 @@ func (m *memory) allocate(bytes uintptr) unsafe.Pointer {
 	return made
 }
 
-func (m *memory) text(s string) *C.char {
-	made := C.CString(s)
-	m.allocated = append(m.allocated, unsafe.Pointer(made))
+func (m *memory) text(s string) *byte {
+	made := (*byte)(m.allocate(uintptr(len(s) + 1)))
+	copy(unsafe.Slice(made, len(s)), s)
 	return made
 }
 
+// goString is a copy of a text of C; NULL is empty.
+func goString(text *byte) string {
+	if text == nil {
+		return ""
+	}
+	length := 0
+	for *(*byte)(unsafe.Add(unsafe.Pointer(text), length)) != 0 {
+		length++
+	}
+	return string(unsafe.Slice(text, length))
+}
+
 // optional is text, or NULL for an empty string.
-func (m *memory) optional(s string) *C.char {
+func (m *memory) optional(s string) *byte {
 	if s == "" {
 		return nil
 	}
@@ -43,7 +52,7 @@ func (m *memory) optional(s string) *C.char {
 func (m *memory) free() {
 	m.pins.release()
 	for _, one := range m.allocated {
-		C.free(one)
+		freeC(one)
 	}
 	m.allocated = nil
 	for _, one := range m.after {

@@ -15,11 +15,12 @@
 moe_status moego_open(const char *path, char *error, uint64_t capacity);
 #endif
 
-/* Handles of Go travel as numbers: user_data is never a pointer into Go memory. */
-void moego_set_log(moe_runtime_desc *desc, uintptr_t hooks);
-void moego_set_parallel_for(moe_runtime_desc *desc, uintptr_t hooks);
-void moego_set_allocator(moe_allocator *allocator, uintptr_t hooks);
-void moego_set_progress(moe_progress_fn *function, void **user_data, uintptr_t hook);
-void moego_run_task(void *task, int32_t index, void *task_data);
+/* The functions that the library calls. Handles of Go travel as numbers: user_data is never a pointer into Go memory. */
+typedef struct moego_addresses {
+    uintptr_t log, parallel_for, allocate, release, progress;
+} moego_addresses;
+
+moego_addresses moego_callbacks(void);
+void moego_run_task(uintptr_t task, int32_t index, void *task_data);
 
 #endif

@@ -1,8 +1,5 @@
 package moe
 
-// #include "moego.h"
-import "C"
-
 import (
 	"encoding/json"
 	"errors"
@@ -48,17 +45,17 @@ type PlanOptions struct {
 	TuningPath             string
 }
 
-func (o *PlanOptions) desc(m *memory) *C.moe_plan_desc {
-	desc := (*C.moe_plan_desc)(m.allocate(C.sizeof_moe_plan_desc))
-	desc.struct_size = C.sizeof_moe_plan_desc
-	desc.device, desc.device_index = C.moe_device_kind(o.Device), C.int32_t(o.DeviceIndex)
-	desc.x_type, desc.out_type = C.moe_type(o.XType), C.moe_type(o.OutType)
-	desc.router_input_type, desc.intermediate_type = C.moe_type(o.RouterInputType), C.moe_type(o.IntermediateType)
-	desc.stages, desc.checkpoint_layer = C.uint32_t(o.Stages), C.int32_t(o.CheckpointLayer)
-	desc.partial, desc.max_tokens = flag(o.Partial), C.int64_t(o.MaxTokens)
-	desc.max_workspace_bytes = C.uint64_t(o.MaxWorkspaceBytes)
-	desc.residency = C.moe_residency(o.Residency)
-	desc.activation_quantization = C.moe_activation_quantization(o.ActivationQuantization)
+func (o *PlanOptions) desc(m *memory) *moe_plan_desc {
+	desc := (*moe_plan_desc)(m.allocate(sizeof_moe_plan_desc))
+	desc.struct_size = uint32(sizeof_moe_plan_desc)
+	desc.device, desc.device_index = moe_device_kind(o.Device), int32(o.DeviceIndex)
+	desc.x_type, desc.out_type = moe_type(o.XType), moe_type(o.OutType)
+	desc.router_input_type, desc.intermediate_type = moe_type(o.RouterInputType), moe_type(o.IntermediateType)
+	desc.stages, desc.checkpoint_layer = uint32(o.Stages), int32(o.CheckpointLayer)
+	desc.partial, desc.max_tokens = flag(o.Partial), int64(o.MaxTokens)
+	desc.max_workspace_bytes = uint64(o.MaxWorkspaceBytes)
+	desc.residency = moe_residency(o.Residency)
+	desc.activation_quantization = moe_activation_quantization(o.ActivationQuantization)
 	desc.batch_invariant, desc.unfused = flag(o.BatchInvariant), flag(o.Unfused)
 	desc.kernel_filter, desc.tuning_path = m.optional(o.KernelFilter), m.optional(o.TuningPath)
 	if o.Layer != nil {
@@ -71,7 +68,7 @@ func (o *PlanOptions) desc(m *memory) *C.moe_plan_desc {
 	return desc
 }
 
-func (o *PlanOptions) setFormats(desc *C.moe_plan_desc, m *memory) {
+func (o *PlanOptions) setFormats(desc *moe_plan_desc, m *memory) {
 	count := 0
 	for role := range o.Formats {
 		if int(role) >= count {
@@ -81,38 +78,38 @@ func (o *PlanOptions) setFormats(desc *C.moe_plan_desc, m *memory) {
 	if count == 0 {
 		return
 	}
-	pointers := unsafe.Slice((**C.moe_format)(m.allocate(uintptr(count)*unsafe.Sizeof(uintptr(0)))), count)
+	pointers := unsafe.Slice((**moe_format)(m.allocate(uintptr(count)*unsafe.Sizeof(uintptr(0)))), count)
 	for role, format := range o.Formats {
 		if role >= 0 {
 			one := format
 			pointers[role] = one.inMemory(m)
 		}
 	}
-	desc.formats, desc.n_formats = &pointers[0], C.uint32_t(count)
+	desc.formats, desc.n_formats = &pointers[0], uint32(count)
 }
 
-func (s *Slice) inMemory(m *memory) *C.moe_slice {
-	made := (*C.moe_slice)(m.allocate(C.sizeof_moe_slice))
-	made.struct_size = C.sizeof_moe_slice
+func (s *Slice) inMemory(m *memory) *moe_slice {
+	made := (*moe_slice)(m.allocate(sizeof_moe_slice))
+	made.struct_size = uint32(sizeof_moe_slice)
 	made.has_expert_range = flag(s.HasExpertRange)
-	made.expert_begin, made.expert_count = C.int32_t(s.ExpertBegin), C.int32_t(s.ExpertCount)
-	made.expert_to_local = (*C.int32_t)(Of(s.ExpertToLocal).at(m, false))
-	made.n_expert_to_local = C.int32_t(len(s.ExpertToLocal))
+	made.expert_begin, made.expert_count = int32(s.ExpertBegin), int32(s.ExpertCount)
+	made.expert_to_local = (*int32)(Of(s.ExpertToLocal).at(m, false))
+	made.n_expert_to_local = int32(len(s.ExpertToLocal))
 	made.has_intermediate_range = flag(s.HasIntermediateRange)
-	made.intermediate_begin, made.intermediate_count = C.int32_t(s.IntermediateBegin), C.int32_t(s.IntermediateCount)
+	made.intermediate_begin, made.intermediate_count = int32(s.IntermediateBegin), int32(s.IntermediateCount)
 	made.has_shared_range = flag(s.HasSharedRange)
-	made.shared_begin, made.shared_count = C.int32_t(s.SharedBegin), C.int32_t(s.SharedCount)
+	made.shared_begin, made.shared_count = int32(s.SharedBegin), int32(s.SharedCount)
 	return made
 }
 
 // call runs a function of a runtime and a plan description.
-func (o *PlanOptions) call(name string, run func(*C.moe_runtime, *C.moe_plan_desc) C.moe_status) error {
+func (o *PlanOptions) call(name string, run func(*moe_runtime, *moe_plan_desc) moe_status) error {
 	var memory memory
 	defer memory.free()
 	desc := o.desc(&memory)
 	return using([]*Handle{o.Runtime.base(), o.Checkpoint.base()}, func(p []unsafe.Pointer) error {
-		desc.checkpoint = (*C.moe_checkpoint)(p[1])
-		return call(name, func() C.moe_status { return run((*C.moe_runtime)(p[0]), desc) })
+		desc.checkpoint = (*moe_checkpoint)(p[1])
+		return call(name, func() moe_status { return run((*moe_runtime)(p[0]), desc) })
 	})
 }
 
@@ -128,30 +125,30 @@ type Plan struct {
 
 // NewPlan validates and chooses. Nothing of the options is referred to afterwards.
 func NewPlan(options *PlanOptions) (*Plan, error) {
-	var made *C.moe_plan
-	err := options.call("moe_plan_create", func(runtime *C.moe_runtime, desc *C.moe_plan_desc) C.moe_status {
-		return C.moe_plan_create(runtime, desc, &made)
+	var made *moe_plan
+	err := options.call("moe_plan_create", func(runtime *moe_runtime, desc *moe_plan_desc) moe_status {
+		return moe_plan_create(runtime, desc, &made)
 	})
 	if err != nil {
 		return nil, err
 	}
 	hooks := options.Runtime.kept()
-	destroy := func(pointer unsafe.Pointer) { C.moe_plan_destroy((*C.moe_plan)(pointer)) }
+	destroy := func(pointer unsafe.Pointer) { moe_plan_destroy((*moe_plan)(pointer)) }
 	return &Plan{Handle: newHandle("Plan", unsafe.Pointer(made), destroy, hooks.keep()), hooks: hooks}, nil
 }
 
 // Supports is the error that NewPlan would return, nil if it would succeed. It makes nothing.
 func Supports(options *PlanOptions) error {
-	return options.call("moe_supports", func(runtime *C.moe_runtime, desc *C.moe_plan_desc) C.moe_status {
-		return C.moe_supports(runtime, desc)
+	return options.call("moe_supports", func(runtime *moe_runtime, desc *moe_plan_desc) moe_status {
+		return moe_supports(runtime, desc)
 	})
 }
 
 // PlanKey is equal for options that make equal plans, so that layers may share one.
 func PlanKey(options *PlanOptions) ([16]byte, error) {
-	var key [16]C.uint8_t
-	err := options.call("moe_plan_key", func(runtime *C.moe_runtime, desc *C.moe_plan_desc) C.moe_status {
-		return C.moe_plan_key(runtime, desc, &key[0])
+	var key [16]uint8
+	err := options.call("moe_plan_key", func(runtime *moe_runtime, desc *moe_plan_desc) moe_status {
+		return moe_plan_key(runtime, desc, &key[0])
 	})
 	return *(*[16]byte)(unsafe.Pointer(&key)), err
 }
@@ -163,16 +160,16 @@ func (p *Plan) base() *Handle {
 	return p.Handle
 }
 
-func (p *Plan) call(name string, run func(plan *C.moe_plan) C.moe_status) error {
+func (p *Plan) call(name string, run func(plan *moe_plan) moe_status) error {
 	return using([]*Handle{p.Handle}, func(pointers []unsafe.Pointer) error {
-		return call(name, func() C.moe_status { return run((*C.moe_plan)(pointers[0])) })
+		return call(name, func() moe_status { return run((*moe_plan)(pointers[0])) })
 	})
 }
 
 // LayoutID is equal for plans and weights that go together.
 func (p *Plan) LayoutID() ([16]byte, error) {
-	var id [16]C.uint8_t
-	err := p.call("moe_plan_layout_id", func(plan *C.moe_plan) C.moe_status { return C.moe_plan_layout_id(plan, &id[0]) })
+	var id [16]uint8
+	err := p.call("moe_plan_layout_id", func(plan *moe_plan) moe_status { return moe_plan_layout_id(plan, &id[0]) })
 	return *(*[16]byte)(unsafe.Pointer(&id)), err
 }
 
@@ -185,13 +182,13 @@ type PlanDevice struct {
 
 // Device is the one chosen.
 func (p *Plan) Device() (PlanDevice, error) {
-	var kind C.moe_device_kind
-	var index C.int32_t
-	var reason *C.char
-	err := p.call("moe_plan_device", func(plan *C.moe_plan) C.moe_status {
-		return C.moe_plan_device(plan, &kind, &index, &reason)
+	var kind moe_device_kind
+	var index int32
+	var reason *byte
+	err := p.call("moe_plan_device", func(plan *moe_plan) moe_status {
+		return moe_plan_device(plan, &kind, &index, &reason)
 	})
-	return PlanDevice{DeviceKind(kind), int32(index), C.GoString(reason)}, err
+	return PlanDevice{DeviceKind(kind), int32(index), goString(reason)}, err
 }
 
 // WorkspaceNeed is moe_workspace_need.
@@ -199,20 +196,20 @@ type WorkspaceNeed struct{ DeviceBytes, HostBytes, Alignment uint64 }
 
 // WorkspaceSize is the scratch that calls with up to nTokens tokens need.
 func (p *Plan) WorkspaceSize(nTokens int64) (WorkspaceNeed, error) {
-	need := C.moe_workspace_need{struct_size: C.sizeof_moe_workspace_need}
-	err := p.call("moe_plan_workspace_size", func(plan *C.moe_plan) C.moe_status {
-		return C.moe_plan_workspace_size(plan, C.int64_t(nTokens), &need)
+	need := moe_workspace_need{struct_size: uint32(sizeof_moe_workspace_need)}
+	err := p.call("moe_plan_workspace_size", func(plan *moe_plan) moe_status {
+		return moe_plan_workspace_size(plan, int64(nTokens), &need)
 	})
 	return WorkspaceNeed{uint64(need.device_bytes), uint64(need.host_bytes), uint64(need.alignment)}, err
 }
 
 // Kernel is the name of the one that runs a stage for nTokens tokens.
 func (p *Plan) Kernel(stage Stage, nTokens int64) (string, error) {
-	var name *C.char
-	err := p.call("moe_plan_kernel", func(plan *C.moe_plan) C.moe_status {
-		return C.moe_plan_kernel(plan, C.moe_stage(stage), C.int64_t(nTokens), &name)
+	var name *byte
+	err := p.call("moe_plan_kernel", func(plan *moe_plan) moe_status {
+		return moe_plan_kernel(plan, moe_stage(stage), int64(nTokens), &name)
 	})
-	return C.GoString(name), err
+	return goString(name), err
 }
 
 // Candidate is moe_candidate.
@@ -227,9 +224,9 @@ type Candidate struct {
 func (p *Plan) Candidates() ([]Candidate, error) {
 	var found []Candidate
 	for {
-		one := C.moe_candidate{struct_size: C.sizeof_moe_candidate}
-		err := p.call("moe_candidates", func(plan *C.moe_plan) C.moe_status {
-			return C.moe_candidates(plan, C.uint32_t(len(found)), &one)
+		one := moe_candidate{struct_size: uint32(sizeof_moe_candidate)}
+		err := p.call("moe_candidates", func(plan *moe_plan) moe_status {
+			return moe_candidates(plan, uint32(len(found)), &one)
 		})
 		if errors.Is(err, ErrNotFound) {
 			return found, nil
@@ -237,17 +234,17 @@ func (p *Plan) Candidates() ([]Candidate, error) {
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, Candidate{Stage(one.stage), one.chosen != 0, one.applicable != 0, C.GoString(one.kernel),
-			C.GoString(one.reason_code), C.GoString(one.reason)})
+		found = append(found, Candidate{Stage(one.stage), one.chosen != 0, one.applicable != 0, goString(one.kernel),
+			goString(one.reason_code), goString(one.reason)})
 	}
 }
 
 // Explain says what the plan is: ExplainText, or ExplainJSON (docs/explain.schema.json).
 func (p *Plan) Explain(form ExplainForm) (string, error) {
-	var size C.uint64_t
-	explain := func(buffer *C.char, capacity C.uint64_t) error {
-		return p.call("moe_plan_explain", func(plan *C.moe_plan) C.moe_status {
-			return C.moe_plan_explain(plan, C.moe_explain_form(form), buffer, capacity, &size)
+	var size uint64
+	explain := func(buffer *byte, capacity uint64) error {
+		return p.call("moe_plan_explain", func(plan *moe_plan) moe_status {
+			return moe_plan_explain(plan, moe_explain_form(form), buffer, capacity, &size)
 		})
 	}
 	if err := explain(nil, 0); err != nil {
@@ -255,9 +252,9 @@ func (p *Plan) Explain(form ExplainForm) (string, error) {
 	}
 	var memory memory
 	defer memory.free()
-	buffer := (*C.char)(memory.allocate(uintptr(size)))
+	buffer := (*byte)(memory.allocate(uintptr(size)))
 	err := explain(buffer, size)
-	return C.GoString(buffer), err
+	return goString(buffer), err
 }
 
 // facts is what this package reads of the explanation.

@@ -131,6 +131,17 @@ func TestLayoutsOfExperts(t *testing.T) {
 	rowIDs, n := make([]int32, len(g.ids)), len(g.ids)
 	place := &DispatchArgs{IDs: Of(g.ids), OutOffsets: Of(offsets), OutCounts: Of(counts), OutRowIDs: Of(rowIDs)}
 	must(t, Dispatch(g.plan, g.workspace, place))
+	gathered, tokens := filled(n*g.hidden, float32(math.NaN())), filled(n, int32(-7))
+	rowWeights := filled(n, float32(math.NaN()))
+	must(t, Gather(g.plan, g.workspace, &GatherArgs{X: Of(g.x), Offsets: Of(offsets), Counts: Of(counts), RowIDs: Of(rowIDs),
+		Out: Of(gathered), Weights: Of(g.weights), OutRowTokens: Of(tokens), OutRowWeights: Of(rowWeights)}))
+	for r, slot := range rowIDs {
+		token := int(slot) / int(shape.TopK)
+		row, x := gathered[r*g.hidden:(r+1)*g.hidden], g.x[token*g.hidden:(token+1)*g.hidden]
+		if !same(row, x) || tokens[r] != int32(token) || rowWeights[r] != g.weights[slot] {
+			t.Fatal(r, slot, tokens[r], rowWeights[r])
+		}
+	}
 	run := func(args *ExpertsArgs, size int) []float32 {
 		out := filled(size, float32(math.NaN()))
 		args.Out = Of(out)

@@ -1,10 +1,6 @@
 package moe
 
-// #include "moego.h"
-import "C"
-
 import (
-	"runtime/cgo"
 	"unsafe"
 )
 
@@ -35,36 +31,39 @@ func NewRuntime(options *RuntimeOptions) (*Runtime, error) {
 	var memory memory
 	defer memory.free()
 	hooks := &hooks{log: options.Log, allocator: options.Allocator, parallelFor: options.ParallelFor, onPanic: options.OnPanic}
-	hooks.handle = cgo.NewHandle(hooks)
+	hooks.handle = newHandleNumber(hooks)
 	release := hooks.keep()
-	desc := options.desc(&memory, C.uintptr_t(hooks.handle))
-	var made *C.moe_runtime
-	err := call("moe_runtime_create", func() C.moe_status { return C.moe_runtime_create(desc, &made) })
+	desc := options.desc(&memory, uintptr(hooks.handle))
+	var made *moe_runtime
+	err := call("moe_runtime_create", func() moe_status { return moe_runtime_create(desc, &made) })
 	if err != nil {
 		release()
 		return nil, err
 	}
-	destroy := func(pointer unsafe.Pointer) { C.moe_runtime_destroy((*C.moe_runtime)(pointer)) }
+	destroy := func(pointer unsafe.Pointer) { moe_runtime_destroy((*moe_runtime)(pointer)) }
 	return &Runtime{newHandle("Runtime", unsafe.Pointer(made), destroy, release), hooks}, nil
 }
 
-func (o *RuntimeOptions) desc(memory *memory, hooks C.uintptr_t) *C.moe_runtime_desc {
-	desc := (*C.moe_runtime_desc)(memory.allocate(C.sizeof_moe_runtime_desc))
-	desc.struct_size = C.sizeof_moe_runtime_desc
-	desc.n_threads = C.int32_t(o.NThreads)
-	desc.log_level = C.moe_log_level(o.LogLevel)
+func (o *RuntimeOptions) desc(memory *memory, hooks uintptr) *moe_runtime_desc {
+	desc := (*moe_runtime_desc)(memory.allocate(sizeof_moe_runtime_desc))
+	desc.struct_size = uint32(sizeof_moe_runtime_desc)
+	desc.n_threads = int32(o.NThreads)
+	desc.log_level = moe_log_level(o.LogLevel)
 	desc.cublaslt_path = memory.optional(o.CublasltPath)
 	desc.nccl_path = memory.optional(o.NCCLPath)
 	if o.Log != nil {
-		C.moego_set_log(desc, hooks)
+		desc.log = callbacks().log
+		putNumber(&desc.log_user_data, hooks)
 	}
 	if o.ParallelFor != nil {
-		C.moego_set_parallel_for(desc, hooks)
+		desc.parallel_for = callbacks().parallelFor
+		putNumber(&desc.parallel_for_user_data, hooks)
 	}
 	if o.Allocator != nil {
-		allocator := (*C.moe_allocator)(memory.allocate(C.sizeof_moe_allocator))
-		allocator.struct_size = C.sizeof_moe_allocator
-		C.moego_set_allocator(allocator, hooks)
+		allocator := (*moe_allocator)(memory.allocate(sizeof_moe_allocator))
+		allocator.struct_size = uint32(sizeof_moe_allocator)
+		allocator.allocate, allocator.release = callbacks().allocate, callbacks().release
+		putNumber(&allocator.user_data, hooks)
 		desc.allocator = allocator
 	}
 	return desc
@@ -98,16 +97,16 @@ type DeviceInfo struct {
 
 // DeviceCount is how many devices of a kind there are.
 func DeviceCount(kind DeviceKind) (int32, error) {
-	var count C.int32_t
-	err := call("moe_device_count", func() C.moe_status { return C.moe_device_count(C.moe_device_kind(kind), &count) })
+	var count int32
+	err := call("moe_device_count", func() moe_status { return moe_device_count(moe_device_kind(kind), &count) })
 	return int32(count), err
 }
 
 // GetDeviceInfo describes a device.
 func GetDeviceInfo(kind DeviceKind, index int32) (DeviceInfo, error) {
-	info := C.moe_device_info{struct_size: C.sizeof_moe_device_info}
-	err := call("moe_device_get_info", func() C.moe_status {
-		return C.moe_device_get_info(C.moe_device_kind(kind), C.int32_t(index), &info)
+	info := moe_device_info{struct_size: uint32(sizeof_moe_device_info)}
+	err := call("moe_device_get_info", func() moe_status {
+		return moe_device_get_info(moe_device_kind(kind), int32(index), &info)
 	})
 	return DeviceInfo{
 		Kind:        DeviceKind(info.kind),
@@ -116,7 +115,7 @@ func GetDeviceInfo(kind DeviceKind, index int32) (DeviceInfo, error) {
 		MemoryBytes: uint64(info.memory_bytes),
 		ArchMajor:   int32(info.arch_major),
 		ArchMinor:   int32(info.arch_minor),
-		Name:        C.GoString(&info.name[0]),
-		Features:    C.GoString(&info.features[0]),
+		Name:        goString(&info.name[0]),
+		Features:    goString(&info.features[0]),
 	}, err
 }

@@ -1,18 +1,15 @@
 package moe
 
-// #include "moego.h"
-import "C"
-
 import (
 	"fmt"
 	"unsafe"
 )
 
 // AllExperts, as Tensor.Expert, is a stack of experts.
-const AllExperts = C.MOE_ALL_EXPERTS
+const AllExperts = MOE_ALL_EXPERTS
 
 // RoleCount is one more than the largest role.
-const RoleCount = C.MOE_ROLE_COUNT
+const RoleCount = MOE_ROLE_COUNT
 
 // Tensor is moe_tensor: a matrix or vector, of one expert or of all stacked. Its memory is not copied; byte counts are those of
 // the arrays.
@@ -68,14 +65,14 @@ func Dense(role Role, data Array, rows, columns int64) (*Tensor, error) {
 	return made, err
 }
 
-func tensorOf(owner *Checkpoint, from *C.moe_tensor) *Tensor {
-	bytes := func(address unsafe.Pointer, n C.uint64_t) Array {
+func tensorOf(owner *Checkpoint, from *moe_tensor) *Tensor {
+	bytes := func(address unsafe.Pointer, n uint64) Array {
 		if address == nil {
 			return Array{}
 		}
 		return At(address, TypeU8, 1, int64(n), 0)
 	}
-	floats := func(address *C.float, n int64) Array {
+	floats := func(address *float32, n int64) Array {
 		if address == nil {
 			return Array{}
 		}
@@ -108,7 +105,7 @@ func tensorOf(owner *Checkpoint, from *C.moe_tensor) *Tensor {
 	return made
 }
 
-func perExpert(addresses *unsafe.Pointer, n C.int64_t, bytes C.uint64_t) []Array {
+func perExpert(addresses *unsafe.Pointer, n int64, bytes uint64) []Array {
 	if addresses == nil {
 		return nil
 	}
@@ -120,25 +117,25 @@ func perExpert(addresses *unsafe.Pointer, n C.int64_t, bytes C.uint64_t) []Array
 }
 
 // inMemory is the struct, and what it points to, for as long as the memory lives.
-func (t *Tensor) inMemory(m *memory) (*C.moe_tensor, error) {
+func (t *Tensor) inMemory(m *memory) (*moe_tensor, error) {
 	if err := t.checkArrays(); err != nil {
 		return nil, err
 	}
-	made := (*C.moe_tensor)(m.allocate(C.sizeof_moe_tensor))
-	made.struct_size = C.sizeof_moe_tensor
-	made.role, made.expert = C.moe_role(t.Role), C.int32_t(t.Expert)
-	made.orientation = C.moe_orientation(t.Orientation)
-	made.gate_up_order = C.moe_gate_up_order(t.GateUpOrder)
-	made.space = C.moe_space(t.Space)
+	made := (*moe_tensor)(m.allocate(sizeof_moe_tensor))
+	made.struct_size = uint32(sizeof_moe_tensor)
+	made.role, made.expert = moe_role(t.Role), int32(t.Expert)
+	made.orientation = moe_orientation(t.Orientation)
+	made.gate_up_order = moe_gate_up_order(t.GateUpOrder)
+	made.space = moe_space(t.Space)
 	made.format = t.Format.inMemory(m)
-	made.n_experts, made.rows, made.columns = C.int64_t(t.NExperts), C.int64_t(t.Rows), C.int64_t(t.Columns)
-	made.row_stride, made.expert_stride = C.int64_t(t.RowStride), C.int64_t(t.ExpertStride)
-	made.scale_row_stride, made.scale_expert_stride = C.int64_t(t.ScaleRowStride), C.int64_t(t.ScaleExpertStride)
-	made.scale_layout = C.moe_scale_layout(t.ScaleLayout)
-	made.nested_offset = C.float(t.NestedOffset)
-	bytes := func(array Array, size *C.uint64_t) unsafe.Pointer {
+	made.n_experts, made.rows, made.columns = int64(t.NExperts), int64(t.Rows), int64(t.Columns)
+	made.row_stride, made.expert_stride = int64(t.RowStride), int64(t.ExpertStride)
+	made.scale_row_stride, made.scale_expert_stride = int64(t.ScaleRowStride), int64(t.ScaleExpertStride)
+	made.scale_layout = moe_scale_layout(t.ScaleLayout)
+	made.nested_offset = float32(t.NestedOffset)
+	bytes := func(array Array, size *uint64) unsafe.Pointer {
 		if array.given() {
-			*size = C.uint64_t(array.bytes())
+			*size = uint64(array.bytes())
 		}
 		return array.at(m, false)
 	}
@@ -146,14 +143,14 @@ func (t *Tensor) inMemory(m *memory) (*C.moe_tensor, error) {
 	made.scales = bytes(t.Scales, &made.scale_bytes)
 	made.zero_points = bytes(t.ZeroPoints, &made.zero_point_bytes)
 	made.pre_quant_scale = bytes(t.PreQuantScale, &made.pre_quant_scale_bytes)
-	made.codebook = (*C.float)(bytes(t.Codebook, &made.codebook_bytes))
-	made.nested_scales = (*C.float)(bytes(t.NestedScales, &made.nested_scale_bytes))
-	made.permutation = (*C.int32_t)(bytes(t.Permutation, &made.permutation_bytes))
-	made.nested_codebook = (*C.float)(t.NestedCodebook.at(m, false))
-	made.global_scale = (*C.float)(t.GlobalScale.at(m, false))
-	made.n_global_scales = C.int64_t(t.GlobalScale.length())
-	made.input_scale = (*C.float)(t.InputScale.at(m, false))
-	made.n_input_scales = C.int64_t(t.InputScale.length())
+	made.codebook = (*float32)(bytes(t.Codebook, &made.codebook_bytes))
+	made.nested_scales = (*float32)(bytes(t.NestedScales, &made.nested_scale_bytes))
+	made.permutation = (*int32)(bytes(t.Permutation, &made.permutation_bytes))
+	made.nested_codebook = (*float32)(t.NestedCodebook.at(m, false))
+	made.global_scale = (*float32)(t.GlobalScale.at(m, false))
+	made.n_global_scales = int64(t.GlobalScale.length())
+	made.input_scale = (*float32)(t.InputScale.at(m, false))
+	made.n_input_scales = int64(t.InputScale.length())
 	err := t.setPerExpert(made, m)
 	if err == nil && t.Data.hasGaps() {
 		err = t.setStride(made, "data", t.Data, t.NExperts)
@@ -165,7 +162,7 @@ func (t *Tensor) inMemory(m *memory) (*C.moe_tensor, error) {
 }
 
 // setStride gives the tensor the row stride of an array that is one matrix, or a stack of n.
-func (t *Tensor) setStride(made *C.moe_tensor, name string, array Array, n int64) error {
+func (t *Tensor) setStride(made *moe_tensor, name string, array Array, n int64) error {
 	matrix, _, err := t.Format.Size(t.Rows, t.Columns)
 	if err != nil {
 		return err
@@ -190,15 +187,15 @@ func (t *Tensor) setStride(made *C.moe_tensor, name string, array Array, n int64
 	if n > 1 && t.ExpertStride != 0 && t.ExpertStride != rows*stride {
 		return &ArgumentError{name, fmt.Sprintf("has experts %d bytes apart, ExpertStride is %d", rows*stride, t.ExpertStride)}
 	}
-	made.row_stride = C.int64_t(stride)
+	made.row_stride = int64(stride)
 	if n > 1 {
-		made.expert_stride = C.int64_t(rows * stride)
+		made.expert_stride = int64(rows * stride)
 	}
 	return nil
 }
 
-func (t *Tensor) setPerExpert(made *C.moe_tensor, m *memory) (err error) {
-	set := func(name string, arrays []Array, size *C.uint64_t) *unsafe.Pointer {
+func (t *Tensor) setPerExpert(made *moe_tensor, m *memory) (err error) {
+	set := func(name string, arrays []Array, size *uint64) *unsafe.Pointer {
 		if len(arrays) == 0 {
 			return nil
 		}
@@ -209,8 +206,8 @@ func (t *Tensor) setPerExpert(made *C.moe_tensor, m *memory) (err error) {
 			}
 			unsafe.Slice(addresses, len(arrays))[i] = one.at(m, false)
 		}
-		*size = C.uint64_t(arrays[0].bytes())
-		made.n_experts = C.int64_t(len(arrays))
+		*size = uint64(arrays[0].bytes())
+		made.n_experts = int64(len(arrays))
 		return addresses
 	}
 	made.data_per_expert = set("data_per_expert", t.DataPerExpert, &made.data_bytes)
@@ -345,16 +342,16 @@ func Quantize(role Role, matrix []float32, rows, columns int64, format Format, c
 	made.Codebook = Of(codebook)
 	var memory memory
 	defer memory.free()
-	args := (*C.moe_quantize_args)(memory.allocate(C.sizeof_moe_quantize_args))
-	args.struct_size = C.sizeof_moe_quantize_args
+	args := (*moe_quantize_args)(memory.allocate(sizeof_moe_quantize_args))
+	args.struct_size = uint32(sizeof_moe_quantize_args)
 	args.format = format.inMemory(&memory)
-	args.source = (*C.float)(Of(matrix).at(&memory, false))
-	args.rows, args.columns = C.int64_t(rows), C.int64_t(columns)
-	args.data, args.data_bytes = made.Data.at(&memory, true), C.uint64_t(dataBytes)
-	args.scales, args.scale_bytes = made.Scales.at(&memory, true), C.uint64_t(scaleBytes)
-	args.global_scale = (*C.float)(made.GlobalScale.at(&memory, true))
-	args.codebook = (*C.float)(made.Codebook.at(&memory, false))
-	return made, call("moe_quantize", func() C.moe_status { return C.moe_quantize(args) })
+	args.source = (*float32)(Of(matrix).at(&memory, false))
+	args.rows, args.columns = int64(rows), int64(columns)
+	args.data, args.data_bytes = made.Data.at(&memory, true), uint64(dataBytes)
+	args.scales, args.scale_bytes = made.Scales.at(&memory, true), uint64(scaleBytes)
+	args.global_scale = (*float32)(made.GlobalScale.at(&memory, true))
+	args.codebook = (*float32)(made.Codebook.at(&memory, false))
+	return made, call("moe_quantize", func() moe_status { return moe_quantize(args) })
 }
 
 // Dequantize is one expert of the tensor (0 for a single matrix) as float32 [Rows, Columns], as it lies.
@@ -370,9 +367,9 @@ func (t *Tensor) Dequantize(expert int64) ([]float32, error) {
 	}
 	out := make([]float32, t.Rows*t.Columns)
 	err = using(owners([]*Tensor{t}), func([]unsafe.Pointer) error {
-		address := (*C.float)(Of(out).at(&memory, true))
-		return call("moe_dequantize", func() C.moe_status {
-			return C.moe_dequantize(desc, C.int64_t(expert), address, C.uint64_t(len(out)))
+		address := (*float32)(Of(out).at(&memory, true))
+		return call("moe_dequantize", func() moe_status {
+			return moe_dequantize(desc, int64(expert), address, uint64(len(out)))
 		})
 	})
 	memory.free()
@@ -381,9 +378,9 @@ func (t *Tensor) Dequantize(expert int64) ([]float32, error) {
 
 // ScaleLayoutSize is the bytes of the scales of one matrix in a layout; columns counts groups of columns.
 func ScaleLayoutSize(layout ScaleLayout, rows, columns int64) (uint64, error) {
-	var bytes C.uint64_t
-	err := call("moe_scale_layout_size", func() C.moe_status {
-		return C.moe_scale_layout_size(C.moe_scale_layout(layout), C.int64_t(rows), C.int64_t(columns), &bytes)
+	var bytes uint64
+	err := call("moe_scale_layout_size", func() moe_status {
+		return moe_scale_layout_size(moe_scale_layout(layout), int64(rows), int64(columns), &bytes)
 	})
 	return uint64(bytes), err
 }
@@ -401,13 +398,13 @@ func ConvertScales(scales Array, from, to ScaleLayout, rows, columns int64) ([]u
 	out := make([]uint8, bytes)
 	var memory memory
 	defer memory.free()
-	args := (*C.moe_convert_scales_args)(memory.allocate(C.sizeof_moe_convert_scales_args))
-	args.struct_size = C.sizeof_moe_convert_scales_args
-	args.source_layout, args.layout = C.moe_scale_layout(from), C.moe_scale_layout(to)
-	args.rows, args.columns = C.int64_t(rows), C.int64_t(columns)
-	args.source, args.source_bytes = scales.at(&memory, false), C.uint64_t(scales.bytes())
-	args.scales, args.scale_bytes = Of(out).at(&memory, true), C.uint64_t(bytes)
-	err = call("moe_convert_scales", func() C.moe_status { return C.moe_convert_scales(args) })
+	args := (*moe_convert_scales_args)(memory.allocate(sizeof_moe_convert_scales_args))
+	args.struct_size = uint32(sizeof_moe_convert_scales_args)
+	args.source_layout, args.layout = moe_scale_layout(from), moe_scale_layout(to)
+	args.rows, args.columns = int64(rows), int64(columns)
+	args.source, args.source_bytes = scales.at(&memory, false), uint64(scales.bytes())
+	args.scales, args.scale_bytes = Of(out).at(&memory, true), uint64(bytes)
+	err = call("moe_convert_scales", func() moe_status { return moe_convert_scales(args) })
 	memory.free()
 	return out, err
 }

@@ -1,8 +1,5 @@
 package moe
 
-// #include "moego.h"
-import "C"
-
 import (
 	"fmt"
 	"sync"
@@ -38,13 +35,16 @@ func LoadWeights(plan *Plan, tensors []*Tensor, options *LoadOptions) (*Weights,
 		kept.free()
 		return nil, err
 	}
-	var made *C.moe_weights
+	var made *moe_weights
 	var after []func()
 	err = using(append([]*Handle{plan.base()}, owners(tensors)...), func(p []unsafe.Pointer) error {
-		set := func(hook C.uintptr_t) { C.moego_set_progress(&desc.progress, &desc.progress_user_data, hook) }
+		set := func(hook uintptr) {
+			desc.progress = callbacks().progress
+			putNumber(&desc.progress_user_data, hook)
+		}
 		err := withProgress(options.Progress, set, func() error {
-			return call("moe_weights_load", func() C.moe_status {
-				return C.moe_weights_load((*C.moe_plan)(p[0]), desc, &made)
+			return call("moe_weights_load", func() moe_status {
+				return moe_weights_load((*moe_plan)(p[0]), desc, &made)
 			})
 		})
 		if err == nil && options.Ownership == OwnBorrow {
@@ -71,7 +71,7 @@ func holdOpen(handles []*Handle) []func() {
 }
 
 // newWeights keeps the memory of the call where the weights go on using it.
-func newWeights(made *C.moe_weights, options *LoadOptions, kept *memory, after []func()) *Weights {
+func newWeights(made *moe_weights, options *LoadOptions, kept *memory, after []func()) *Weights {
 	weights := &Weights{borrows: options.Ownership == OwnBorrow, held: map[[2]int32]*memory{}}
 	held := weights.held
 	after = append(after, func() {
@@ -84,16 +84,16 @@ func newWeights(made *C.moe_weights, options *LoadOptions, kept *memory, after [
 	} else {
 		after = append(after, kept.free)
 	}
-	destroy := func(pointer unsafe.Pointer) { C.moe_weights_destroy((*C.moe_weights)(pointer)) }
+	destroy := func(pointer unsafe.Pointer) { moe_weights_destroy((*moe_weights)(pointer)) }
 	weights.Handle = newHandle("Weights", unsafe.Pointer(made), destroy, after...)
 	return weights
 }
 
-func weightsDesc(m *memory, tensors []*Tensor, options *LoadOptions) (*C.moe_weights_desc, error) {
-	desc := (*C.moe_weights_desc)(m.allocate(C.sizeof_moe_weights_desc))
-	desc.struct_size = C.sizeof_moe_weights_desc
-	desc.ownership = C.moe_ownership(options.Ownership)
-	pointers := unsafe.Slice((**C.moe_tensor)(m.allocate(uintptr(len(tensors)+1)*unsafe.Sizeof(uintptr(0)))), len(tensors)+1)
+func weightsDesc(m *memory, tensors []*Tensor, options *LoadOptions) (*moe_weights_desc, error) {
+	desc := (*moe_weights_desc)(m.allocate(sizeof_moe_weights_desc))
+	desc.struct_size = uint32(sizeof_moe_weights_desc)
+	desc.ownership = moe_ownership(options.Ownership)
+	pointers := unsafe.Slice((**moe_tensor)(m.allocate(uintptr(len(tensors)+1)*unsafe.Sizeof(uintptr(0)))), len(tensors)+1)
 	for i, one := range tensors {
 		if one == nil {
 			return nil, &ArgumentError{"tensors", fmt.Sprintf("[%d] is nil", i)}
@@ -104,9 +104,9 @@ func weightsDesc(m *memory, tensors []*Tensor, options *LoadOptions) (*C.moe_wei
 		}
 		pointers[i] = made
 	}
-	desc.tensors, desc.n_tensors = &pointers[0], C.uint32_t(len(tensors))
-	desc.memory, desc.memory_bytes = options.Memory.at(m, true), C.uint64_t(options.Memory.bytes())
-	desc.memory_space = C.moe_space(options.MemorySpace)
+	desc.tensors, desc.n_tensors = &pointers[0], uint32(len(tensors))
+	desc.memory, desc.memory_bytes = options.Memory.at(m, true), uint64(options.Memory.bytes())
+	desc.memory_space = moe_space(options.MemorySpace)
 	desc.stream = options.Stream
 	return desc, nil
 }
@@ -119,10 +119,10 @@ func WeightsSize(plan *Plan, tensors []*Tensor) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	var size C.uint64_t
+	var size uint64
 	err = using(append([]*Handle{plan.base()}, owners(tensors)...), func(p []unsafe.Pointer) error {
-		return call("moe_weights_size", func() C.moe_status {
-			return C.moe_weights_size((*C.moe_plan)(p[0]), desc, &size)
+		return call("moe_weights_size", func() moe_status {
+			return moe_weights_size((*moe_plan)(p[0]), desc, &size)
 		})
 	})
 	return uint64(size), err
@@ -134,18 +134,21 @@ func LoadCheckpoint(plan *Plan, checkpoint *Checkpoint, layer int32, options *Lo
 		options = &LoadOptions{}
 	}
 	kept := new(memory)
-	desc := (*C.moe_load_options)(kept.allocate(C.sizeof_moe_load_options))
-	desc.struct_size = C.sizeof_moe_load_options
-	desc.ownership = C.moe_ownership(options.Ownership)
-	desc.memory, desc.memory_bytes = options.Memory.at(kept, true), C.uint64_t(options.Memory.bytes())
+	desc := (*moe_load_options)(kept.allocate(sizeof_moe_load_options))
+	desc.struct_size = uint32(sizeof_moe_load_options)
+	desc.ownership = moe_ownership(options.Ownership)
+	desc.memory, desc.memory_bytes = options.Memory.at(kept, true), uint64(options.Memory.bytes())
 	desc.stream = options.Stream
-	var made *C.moe_weights
+	var made *moe_weights
 	err := using([]*Handle{plan.base(), checkpoint.base()}, func(p []unsafe.Pointer) error {
-		set := func(hook C.uintptr_t) { C.moego_set_progress(&desc.progress, &desc.progress_user_data, hook) }
+		set := func(hook uintptr) {
+			desc.progress = callbacks().progress
+			putNumber(&desc.progress_user_data, hook)
+		}
 		return withProgress(options.Progress, set, func() error {
-			return call("moe_weights_load_checkpoint", func() C.moe_status {
-				source := (*C.moe_checkpoint)(p[1])
-				return C.moe_weights_load_checkpoint((*C.moe_plan)(p[0]), source, C.int32_t(layer), desc, &made)
+			return call("moe_weights_load_checkpoint", func() moe_status {
+				source := (*moe_checkpoint)(p[1])
+				return moe_weights_load_checkpoint((*moe_plan)(p[0]), source, int32(layer), desc, &made)
 			})
 		})
 	})
@@ -160,9 +163,9 @@ func LoadCheckpoint(plan *Plan, checkpoint *Checkpoint, layer int32, options *Lo
 func OpenWeights(plan *Plan, path string) (*Weights, error) {
 	kept := new(memory)
 	defer kept.free()
-	var made *C.moe_weights
-	err := plan.call("moe_weights_open", func(plan *C.moe_plan) C.moe_status {
-		return C.moe_weights_open(plan, kept.text(path), &made)
+	var made *moe_weights
+	err := plan.call("moe_weights_open", func(plan *moe_plan) moe_status {
+		return moe_weights_open(plan, kept.text(path), &made)
 	})
 	if err != nil {
 		return nil, err
@@ -177,9 +180,9 @@ func (w *Weights) base() *Handle {
 	return w.Handle
 }
 
-func (w *Weights) call(name string, run func(weights *C.moe_weights) C.moe_status) error {
+func (w *Weights) call(name string, run func(weights *moe_weights) moe_status) error {
 	return using([]*Handle{w.Handle}, func(p []unsafe.Pointer) error {
-		return call(name, func() C.moe_status { return run((*C.moe_weights)(p[0])) })
+		return call(name, func() moe_status { return run((*moe_weights)(p[0])) })
 	})
 }
 
@@ -187,8 +190,8 @@ func (w *Weights) call(name string, run func(weights *C.moe_weights) C.moe_statu
 func (w *Weights) Save(path string) error {
 	var memory memory
 	defer memory.free()
-	return w.call("moe_weights_save", func(weights *C.moe_weights) C.moe_status {
-		return C.moe_weights_save(weights, memory.text(path))
+	return w.call("moe_weights_save", func(weights *moe_weights) moe_status {
+		return moe_weights_save(weights, memory.text(path))
 	})
 }
 
@@ -200,8 +203,8 @@ func (w *Weights) Update(tensor *Tensor, stream unsafe.Pointer) error {
 	desc, err := tensor.inMemory(kept)
 	if err == nil {
 		err = using(append([]*Handle{w.Handle}, owners([]*Tensor{tensor})...), func(p []unsafe.Pointer) error {
-			err := call("moe_weights_update", func() C.moe_status {
-				return C.moe_weights_update((*C.moe_weights)(p[0]), desc, stream)
+			err := call("moe_weights_update", func() moe_status {
+				return moe_weights_update((*moe_weights)(p[0]), desc, stream)
 			})
 			if err == nil && w.borrows {
 				w.hold(tensor, kept)
@@ -226,9 +229,9 @@ func (w *Weights) hold(tensor *Tensor, kept *memory) {
 
 // LayoutID is equal for weights and plans that go together.
 func (w *Weights) LayoutID() ([16]byte, error) {
-	var id [16]C.uint8_t
-	err := w.call("moe_weights_layout_id", func(weights *C.moe_weights) C.moe_status {
-		return C.moe_weights_layout_id(weights, &id[0])
+	var id [16]uint8
+	err := w.call("moe_weights_layout_id", func(weights *moe_weights) moe_status {
+		return moe_weights_layout_id(weights, &id[0])
 	})
 	return *(*[16]byte)(unsafe.Pointer(&id)), err
 }
@@ -243,9 +246,9 @@ type MemoryReport struct {
 
 // Memory is where the bytes are.
 func (w *Weights) Memory() (MemoryReport, error) {
-	report := C.moe_memory_report{struct_size: C.sizeof_moe_memory_report}
-	err := w.call("moe_weights_memory", func(weights *C.moe_weights) C.moe_status {
-		return C.moe_weights_memory(weights, &report)
+	report := moe_memory_report{struct_size: uint32(sizeof_moe_memory_report)}
+	err := w.call("moe_weights_memory", func(weights *moe_weights) moe_status {
+		return moe_weights_memory(weights, &report)
 	})
 	found := MemoryReport{
 		NLocalExperts: uint32(report.n_local_experts), HostBytes: uint64(report.host_bytes),

@@ -1,8 +1,5 @@
 package moe
 
-// #include "moego.h"
-import "C"
-
 import "unsafe"
 
 // Workspace is scratch: one per goroutine or stream that calls at the same time.
@@ -27,23 +24,23 @@ func NewWorkspace(plan *Plan, options *WorkspaceOptions) (*Workspace, error) {
 	}
 	var memory memory
 	defer memory.free()
-	desc := (*C.moe_workspace_desc)(memory.allocate(C.sizeof_moe_workspace_desc))
-	desc.struct_size = C.sizeof_moe_workspace_desc
-	desc.device, desc.device_index = C.moe_device_kind(options.Device), C.int32_t(options.DeviceIndex)
-	desc.device_bytes, desc.device_memory = C.uint64_t(options.DeviceBytes), options.DeviceMemory
-	desc.host_bytes, desc.host_memory = C.uint64_t(options.HostBytes), options.HostMemory
+	desc := (*moe_workspace_desc)(memory.allocate(sizeof_moe_workspace_desc))
+	desc.struct_size = uint32(sizeof_moe_workspace_desc)
+	desc.device, desc.device_index = moe_device_kind(options.Device), int32(options.DeviceIndex)
+	desc.device_bytes, desc.device_memory = uint64(options.DeviceBytes), options.DeviceMemory
+	desc.host_bytes, desc.host_memory = uint64(options.HostBytes), options.HostMemory
 	desc.stream = options.Stream
-	var made *C.moe_workspace
+	var made *moe_workspace
 	err := using([]*Handle{options.Runtime.base(), plan.base()}, func(p []unsafe.Pointer) error {
-		desc.plan = (*C.moe_plan)(p[1])
-		return call("moe_workspace_create", func() C.moe_status {
-			return C.moe_workspace_create((*C.moe_runtime)(p[0]), desc, &made)
+		desc.plan = (*moe_plan)(p[1])
+		return call("moe_workspace_create", func() moe_status {
+			return moe_workspace_create((*moe_runtime)(p[0]), desc, &made)
 		})
 	})
 	if err != nil {
 		return nil, err
 	}
-	destroy := func(pointer unsafe.Pointer) { C.moe_workspace_destroy((*C.moe_workspace)(pointer)) }
+	destroy := func(pointer unsafe.Pointer) { moe_workspace_destroy((*moe_workspace)(pointer)) }
 	after := []func(){options.Runtime.kept().keep()}
 	if plan != nil {
 		after = append(after, plan.hooks.keep())
@@ -60,10 +57,10 @@ func (w *Workspace) base() *Handle {
 
 // Status is what went wrong at run time in calls that have finished, and how many slots or rows were skipped. It is then forgotten.
 func (w *Workspace) Status() (Faults, int64, error) {
-	found := C.moe_workspace_faults{struct_size: C.sizeof_moe_workspace_faults}
+	found := moe_workspace_faults{struct_size: uint32(sizeof_moe_workspace_faults)}
 	err := using([]*Handle{w.Handle}, func(p []unsafe.Pointer) error {
-		return call("moe_workspace_status", func() C.moe_status {
-			return C.moe_workspace_status((*C.moe_workspace)(p[0]), &found)
+		return call("moe_workspace_status", func() moe_status {
+			return moe_workspace_status((*moe_workspace)(p[0]), &found)
 		})
 	})
 	return Faults(found.faults), int64(found.n_skipped), err

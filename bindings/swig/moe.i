@@ -98,6 +98,17 @@ static char *moe_swig_hex(const uint8_t bytes[16]) {
 %ignore moe_stream_create;
 %ignore moe_stream_synchronize;
 %ignore moe_stream_destroy;
+
+// What a load in the background refers to must stay until it is done, which these languages cannot see.
+%ignore moe_loading;
+%ignore moe_loading_progress;
+%ignore moe_loading_start;
+%ignore moe_loading_start_checkpoint;
+%ignore moe_loading_poll;
+%ignore moe_loading_wait;
+%ignore moe_loading_cancel;
+%ignore moe_loading_destroy;
+
 %ignore moe_plan_desc::formats_per_expert;
 %ignore moe_plan_desc::n_formats_per_expert;
 %ignore moe_plan_desc::formats;
@@ -139,6 +150,7 @@ MOE_FUNCTION(forward, forward)
 MOE_FUNCTION(forward_spmd, forwardSpmd)
 MOE_FUNCTION(route, route)
 MOE_FUNCTION(dispatch, dispatch)
+MOE_FUNCTION(gather, gather)
 MOE_FUNCTION(experts, experts)
 MOE_FUNCTION(combine, combine)
 MOE_FUNCTION(finish, finish)
@@ -200,10 +212,11 @@ MOE_STRUCT(moe_workspace_faults, WorkspaceFaults, )
 MOE_STRUCT(moe_forward_args, ForwardArgs, )
 MOE_STRUCT(moe_route_args, RouteArgs, )
 MOE_STRUCT(moe_dispatch_args, DispatchArgs, )
+MOE_STRUCT(moe_gather_args, GatherArgs, )
 MOE_STRUCT(moe_experts_args, ExpertsArgs, )
 MOE_STRUCT(moe_combine_args, CombineArgs, )
 MOE_STRUCT(moe_finish_args, FinishArgs, )
-MOE_STRUCT(moe_checkpoint_options, CheckpointOptions, { free((char *)$self->family); })
+MOE_STRUCT(moe_checkpoint_options, CheckpointOptions, { free((char *)$self->family); free((char *)$self->overrides); })
 MOE_STRUCT(moe_checkpoint_info, CheckpointInfo, )
 MOE_STRUCT(moe_load_options, LoadOptions, )
 MOE_STRUCT(moe_quantize_args, QuantizeArgs, )

@@ -31,7 +31,7 @@ refuses() { # case, folder, words, program..
 # Every function of moe.h must be called in what was made, but for those that README.md names.
 all_are_called() { # file
     for name in $(sed -n 's/^MOE_API .*MOE_CALL \(moe_[a-z_]*\)(.*/\1/p' "$root/include/moe/moe.h"); do
-        case $name in moe_last_error_copy | moe_memory_* | moe_stream_*) continue ;; esac
+        case $name in moe_last_error_copy | moe_memory_* | moe_stream_* | moe_loading_*) continue ;; esac
         grep -q "[ )=]$name(" "$1" || { echo "$1: $name is not reached" >&2; return 1; }
     done
 }

@@ -69,14 +69,15 @@ def record(files, info):
     yield f"{info}/RECORD,,"
 
 
-def write_wheel(path, files):
+def write_zip(path, files):
+    """Equal files give equal bytes: the date is that of SOURCE_DATE_EPOCH."""
     date = time.gmtime(max(int(os.environ.get("SOURCE_DATE_EPOCH", 0)), 315532800))[:6]
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as wheel:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name, data in files:
             entry = zipfile.ZipInfo(name, date)
             entry.external_attr = 0o100644 << 16
             entry.compress_type = zipfile.ZIP_DEFLATED
-            wheel.writestr(entry, data)
+            archive.writestr(entry, data)
 
 
 def main():
@@ -94,8 +95,9 @@ def main():
     files += metadata(args.name, args.version, tag, args.prefix)
     files.append((f"{stem}.dist-info/RECORD", "\n".join([*record(files, f"{stem}.dist-info"), ""]).encode()))
     path = pathlib.Path(args.output, f"{stem}-{tag}.whl")
-    write_wheel(path, files)
+    write_zip(path, files)
     print(path)
 
 
-main()
+if __name__ == "__main__":
+    main()

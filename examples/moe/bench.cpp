@@ -32,6 +32,8 @@ void check_usage(const BenchOptions& options) {
                 "--intermediate, --experts and --top-k");
         if (options.layer >= 0)
             throw UsageFailure("--layer goes with a checkpoint: random weights are one layer");
+        if (!options.read_as.is_empty())
+            throw UsageFailure("--family and --set go with a checkpoint");
         if (options.reduced && options.model.empty())
             throw UsageFailure("--reduced goes with --model: it is that model's sizes");
     } else {
@@ -143,7 +145,7 @@ int bench(const BenchOptions& options) {
     const Runtime runtime = make_runtime(options.threads);
     Checkpoint checkpoint;
     if (!options.checkpoint.empty())
-        checkpoint = open_checkpoint(runtime.get(), options.checkpoint, options.family);
+        checkpoint = open_checkpoint(runtime.get(), options.checkpoint, options.read_as);
     const LayerSource source = checkpoint
                                    ? source_of(checkpoint.get(), options.checkpoint, options.layer)
                                    : synthetic_source(options);

@@ -4,13 +4,13 @@
 #include <string>
 #include <vector>
 
+#include "commands.hpp"
 #include "moe_cpp.hpp"
 
 namespace moe::cli {
 
-// family: moe_checkpoint_options.family; empty: as the config says.
 Checkpoint open_checkpoint(moe_runtime* runtime, const std::string& path,
-                           const std::string& family = {}, moe_io io = MOE_IO_MMAP);
+                           const ReadAs& read_as = {}, moe_io io = MOE_IO_MMAP);
 moe_checkpoint_info info_of(const moe_checkpoint* checkpoint);
 // Decoder layers that are MoE layers, ascending; none is an error.
 std::vector<int32_t> layers_of(const moe_checkpoint* checkpoint);
@@ -20,5 +20,7 @@ LayerSource source_of(const moe_checkpoint* checkpoint, const std::string& path,
 // The same for one that layers_of has.
 LayerSource source_of(const moe_checkpoint* checkpoint, int32_t layer);
 Runtime make_runtime(int32_t threads);
+// Appends what the library logs to `notes`, which must live as long as the runtime.
+Runtime make_noting_runtime(std::vector<std::string>& notes);
 
 }  // namespace moe::cli

@@ -4,12 +4,21 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace moe::cli {
 
+// What the user says of a checkpoint in place of its config; empty: what that says.
+struct ReadAs {
+    std::string family;
+    std::vector<std::string> settings;  // "top_k=4"
+
+    bool is_empty() const { return family.empty() && settings.empty(); }
+};
+
 struct InspectOptions {
     std::string checkpoint;
-    std::string family;  // empty: as its config says
+    ReadAs read_as;
     std::string against;
     bool each = false;
     bool verify = false;
@@ -30,7 +39,7 @@ struct QuantizeOptions {
 
 struct RunOptions {
     std::string checkpoint;
-    std::string family;  // empty: as its config says
+    ReadAs read_as;
     int32_t layer = 0;
     int64_t tokens = 1;
     std::string input;       // .npy instead of random tokens
@@ -52,7 +61,7 @@ struct RunOptions {
 
 struct ExplainOptions {
     std::string checkpoint;
-    std::string family;  // empty: as its config says
+    ReadAs read_as;
     int32_t layer = -1;
     std::string model;
     std::string format;
@@ -67,7 +76,7 @@ struct ExplainOptions {
 
 struct BenchOptions {
     std::string checkpoint;
-    std::string family;  // empty: as its config says
+    ReadAs read_as;
     int32_t layer = -1;
     std::string model;
     bool reduced = false;

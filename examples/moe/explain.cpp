@@ -15,7 +15,7 @@ LayerSource source_asked_for(const ExplainOptions& options, moe_runtime* runtime
         const Model& model = model_by_name(options.model);
         return source_of(model, options.format.empty() ? model.native_format : options.format);
     }
-    const Checkpoint checkpoint = open_checkpoint(runtime, options.checkpoint, options.family);
+    const Checkpoint checkpoint = open_checkpoint(runtime, options.checkpoint, options.read_as);
     return source_of(checkpoint.get(), options.checkpoint, options.layer);
 }
 
@@ -38,6 +38,8 @@ void check_usage(const ExplainOptions& options) {
             throw UsageFailure("--format goes with --model: a checkpoint has its own formats");
     } else if (options.layer >= 0) {
         throw UsageFailure("--layer goes with a checkpoint: the layers of a model are alike");
+    } else if (!options.read_as.is_empty()) {
+        throw UsageFailure("--family and --set go with a checkpoint");
     }
 }
 
@@ -48,12 +50,15 @@ int explain(const ExplainOptions& options) {
     const Runtime runtime = make_runtime(options.threads);
     const LayerSource source = source_asked_for(options, runtime.get());
     const auto formats = source.format_pointers();
+    const auto of_experts = source.expert_format_pointers();
     auto desc = sized<moe_plan_desc>();
     desc.device = device_kind_from(options.device);
     desc.x_type = activation_type_from(options.type);
     desc.layer = &source.desc;
     desc.formats = formats.data();
     desc.n_formats = MOE_ROLE_COUNT;
+    desc.formats_per_expert = of_experts.empty() ? nullptr : of_experts.data();
+    desc.n_formats_per_expert = static_cast<uint32_t>(of_experts.size());
     if (options.packed) desc.residency = MOE_RESIDENCY_PACKED;
     desc.max_tokens = options.max_tokens;
     desc.kernel_filter = options.kernel.empty() ? nullptr : options.kernel.c_str();

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "against.hpp"
@@ -56,12 +57,18 @@ LayerRun describe(const moe_checkpoint* checkpoint, int32_t layer) {
     return run;
 }
 
+bool same_formats(const std::vector<moe_format>& a, const std::vector<moe_format>& b) {
+    return a.size() == b.size() &&
+           (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof a[0]) == 0);
+}
+
 // The structs are made of 32-bit fields alone and start as zero, so their bytes can be compared.
 bool equal(const LayerRun& a, const LayerRun& b) {
     return std::memcmp(&a.source.desc, &b.source.desc, sizeof(moe_layer_desc)) == 0 &&
            std::memcmp(a.source.formats.data(), b.source.formats.data(),
                        sizeof(a.source.formats)) == 0 &&
-           a.bytes == b.bytes && a.problem == b.problem;
+           same_formats(a.source.expert_formats, b.source.expert_formats) && a.bytes == b.bytes &&
+           a.problem == b.problem;
 }
 
 std::vector<LayerRun> runs_of(const moe_checkpoint* checkpoint) {
@@ -81,7 +88,18 @@ std::string number_or_dash(int32_t number) {
     return number > 0 ? std::to_string(number) : "-";
 }
 
-// Roles of one format together: "bf16 router; nvfp4 gate up down".
+// Those of single experts, and how many have each.
+std::map<std::string, int> other_formats(const LayerSource& source, moe_role role) {
+    std::map<std::string, int> counts;
+    const auto n = static_cast<size_t>(source.desc.n_experts);
+    for (size_t e = 0; !source.expert_formats.empty() && e < n; ++e) {
+        const moe_format& format = source.expert_formats[role * n + e];
+        if (format.type != MOE_TYPE_NONE) ++counts[format_name(format)];
+    }
+    return counts;
+}
+
+// Roles of one format together: "bf16 router; nvfp4 gate up down; q8_0 down of 3 experts".
 std::string format_words(const LayerRun& run) {
     std::vector<std::pair<std::string, std::string>> groups;
     for (size_t role = 0; role < run.source.formats.size(); ++role) {
@@ -95,6 +113,9 @@ std::string format_words(const LayerRun& run) {
     }
     std::string words;
     for (const auto& [name, roles] : groups) words += (words.empty() ? "" : "; ") + name + roles;
+    for (const moe_role role : {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN})
+        for (const auto& [name, n] : other_formats(run.source, role))
+            words += fmt::format("; {} {} of {} experts", name, moe_role_name(role), n);
     return words;
 }
 
@@ -123,7 +144,8 @@ std::string layer_words(const LayerRun& run) {
 }
 
 void print_text(const InspectOptions& options, const moe_checkpoint_info& info,
-                const std::vector<LayerRun>& runs, const std::vector<MatrixError>& errors) {
+                const std::vector<LayerRun>& runs, const std::vector<MatrixError>& errors,
+                const std::vector<std::string>& notes) {
     fmt::print("{}: {}, {} file{}, {} tensors, {}\n", options.checkpoint,
                info.is_gguf ? "GGUF" : "safetensors", info.n_files, info.n_files == 1 ? "" : "s",
                info.n_tensors, byte_words(info.file_bytes));
@@ -137,6 +159,7 @@ void print_text(const InspectOptions& options, const moe_checkpoint_info& info,
         fmt::print("layer{} {}: {}\n", run.layers.size() == 1 ? "" : "s", range_words(run.layers),
                    layer_words(run));
     }
+    for (const std::string& note : notes) fmt::print("note: {}\n", note);
     if (options.against.empty()) return;
     fmt::print("\nagainst {}\n{}", options.against, error_table_words(errors, options.each));
 }
@@ -167,13 +190,17 @@ nlohmann::ordered_json json_of(const LayerRun& run) {
         if (format.type == MOE_TYPE_NONE) continue;
         json["formats"][moe_role_name(static_cast<moe_role>(role))] = format_name(format);
     }
+    for (const moe_role role : {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN})
+        for (const auto& [name, n] : other_formats(run.source, role))
+            json["formats_of_single_experts"][moe_role_name(role)][name] = n;
     if (!run.problem.empty()) json["problem"] = run.problem;
     json["bytes"] = run.bytes;
     return json;
 }
 
 void print_json(const InspectOptions& options, const moe_checkpoint_info& info,
-                const std::vector<LayerRun>& runs, const std::vector<MatrixError>& errors) {
+                const std::vector<LayerRun>& runs, const std::vector<MatrixError>& errors,
+                const std::vector<std::string>& notes) {
     nlohmann::ordered_json json;
     json["schema"] = "libmoe.inspect.1";
     json["checkpoint"] = options.checkpoint;
@@ -185,6 +212,7 @@ void print_json(const InspectOptions& options, const moe_checkpoint_info& info,
     json["file_bytes"] = info.file_bytes;
     json["moe_layers"] = nlohmann::ordered_json::array();
     for (const LayerRun& run : runs) json["moe_layers"].push_back(json_of(run));
+    if (!notes.empty()) json["notes"] = notes;
     if (!options.against.empty()) {
         json["against"] = options.against;
         json["errors"] = error_table_json(errors);
@@ -207,20 +235,25 @@ int inspect(const InspectOptions& options) {
         throw UsageFailure("--per-tensor goes with --against: it is a row for every matrix");
     if (options.verify && !options.against.empty())
         throw UsageFailure("--verify is for one file of packed weights, --against for checkpoints");
+    if (options.verify && !options.read_as.is_empty())
+        throw UsageFailure("--family and --set are for checkpoints, not for --verify");
     if (options.verify) {
         verify_packed_file(options);
         return 0;
     }
-    const Checkpoint checkpoint = open_checkpoint(nullptr, options.checkpoint, options.family);
+    std::vector<std::string> notes;
+    const Runtime runtime = make_noting_runtime(notes);
+    const Checkpoint checkpoint =
+        open_checkpoint(runtime.get(), options.checkpoint, options.read_as);
     const moe_checkpoint_info info = info_of(checkpoint.get());
     const std::vector<LayerRun> runs = runs_of(checkpoint.get());
     std::vector<MatrixError> errors;
     if (!options.against.empty())
         errors = errors_against(checkpoint.get(), options.checkpoint, options.against);
     if (options.json) {
-        print_json(options, info, runs, errors);
+        print_json(options, info, runs, errors, notes);
     } else {
-        print_text(options, info, runs, errors);
+        print_text(options, info, runs, errors, notes);
     }
     check_readable(runs);
     return 0;

@@ -51,6 +51,7 @@ double relative_error(const float* a, const float* b, size_t n) {
 
 Plan make_plan(moe_runtime* runtime, const LayerSource& source, const PlanChoice& choice) {
     const auto formats = source.format_pointers();
+    const auto of_experts = source.expert_format_pointers();
     auto desc = sized<moe_plan_desc>();
     desc.device = choice.device;
     desc.x_type = choice.x_type;
@@ -59,6 +60,8 @@ Plan make_plan(moe_runtime* runtime, const LayerSource& source, const PlanChoice
     desc.layer = &source.desc;
     desc.formats = formats.data();
     desc.n_formats = MOE_ROLE_COUNT;
+    desc.formats_per_expert = of_experts.empty() ? nullptr : of_experts.data();
+    desc.n_formats_per_expert = static_cast<uint32_t>(of_experts.size());
     if (choice.packed) desc.residency = MOE_RESIDENCY_PACKED;
     desc.max_tokens = std::max<int64_t>(choice.max_tokens, 1);
     desc.kernel_filter = choice.kernel.empty() ? nullptr : choice.kernel.c_str();

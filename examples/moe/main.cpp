@@ -38,9 +38,15 @@ CLI::App* add(CLI::App& app, const char* name, const char* about, const char* ex
     return command;
 }
 
-void add_family(CLI::App* command, std::string& family) {
-    command->add_option("--family", family,
+void add_read_as(CLI::App* command, ReadAs& read_as) {
+    command->add_option("--family", read_as.family,
                         "Read the checkpoint as one of this family, whatever its config says");
+    command
+        ->add_option("--set", read_as.settings,
+                     "NAME=VALUE: a field of moe_layer_desc in place of what the files say, such "
+                     "as top_k=4 or gate_limit=none; may be given again")
+        ->allow_extra_args(false)
+        ->option_text("TEXT");
 }
 
 void add_inspect(CLI::App& app, Action& action) {
@@ -53,7 +59,7 @@ void add_inspect(CLI::App& app, Action& action) {
         ->add_option("checkpoint", options->checkpoint,
                      "Folder, .safetensors or .gguf file; with --verify a file of packed weights")
         ->required();
-    add_family(command, options->family);
+    add_read_as(command, options->read_as);
     command->add_flag("--verify", options->verify,
                       "Check a file of moe_weights_save against its checksums");
     command->add_option("--against", options->against,
@@ -99,7 +105,7 @@ void add_run(CLI::App& app, Action& action) {
     auto options = std::make_shared<RunOptions>();
     command->add_option("checkpoint", options->checkpoint, "Folder, .safetensors or .gguf file")
         ->required();
-    add_family(command, options->family);
+    add_read_as(command, options->read_as);
     command->add_option("--layer", options->layer, "Decoder layer, as in the tensor names")
         ->check(whole_number(0))
         ->required();
@@ -140,7 +146,7 @@ void add_explain(CLI::App& app, Action& action) {
     command->add_option("checkpoint", options->checkpoint, "Folder, .safetensors or .gguf file");
     command->add_option("--layer", options->layer, "Of a checkpoint: as in the tensor names")
         ->check(whole_number(0));
-    add_family(command, options->family);
+    add_read_as(command, options->read_as);
     command->add_option("--model", options->model,
                         "A model of `moe make-model --list` instead of a file");
     command->add_option("--format", options->format,
@@ -174,7 +180,7 @@ void add_bench(CLI::App& app, Action& action) {
     command->add_option("checkpoint", options->checkpoint, "Folder, .safetensors or .gguf file");
     command->add_option("--layer", options->layer, "Of a checkpoint: as in the tensor names")
         ->check(whole_number(0));
-    add_family(command, options->family);
+    add_read_as(command, options->read_as);
     command->add_option("--model", options->model,
                         "Random weights of a model of `moe make-model --list`");
     command->add_flag("--reduced", options->reduced, "With --model: sizes of about an eighth");

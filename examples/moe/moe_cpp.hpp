@@ -7,6 +7,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "moe/moe.h"
 
@@ -84,6 +85,9 @@ inline std::string format_name(const moe_format& format) {
 struct LayerSource {
     moe_layer_desc desc = sized<moe_layer_desc>();
     std::array<moe_format, MOE_ROLE_COUNT> formats{};
+    // Of single experts, index = role * n_experts + expert; type NONE: that of the role. Empty: no
+    // expert has another format.
+    std::vector<moe_format> expert_formats;
 
     LayerSource() {
         for (moe_format& format : formats) format.struct_size = sizeof(format);
@@ -93,6 +97,13 @@ struct LayerSource {
         std::array<const moe_format*, MOE_ROLE_COUNT> pointers{};
         for (size_t role = 0; role < formats.size(); ++role) {
             if (formats[role].type != MOE_TYPE_NONE) pointers[role] = &formats[role];
+        }
+        return pointers;
+    }
+    std::vector<const moe_format*> expert_format_pointers() const {
+        std::vector<const moe_format*> pointers(expert_formats.size());
+        for (size_t i = 0; i < expert_formats.size(); ++i) {
+            if (expert_formats[i].type != MOE_TYPE_NONE) pointers[i] = &expert_formats[i];
         }
         return pointers;
     }

@@ -148,8 +148,8 @@ int run(const RunOptions& options) {
     choice.packed = options.packed || !options.save.empty() || !options.open.empty();
     const Runtime runtime = make_runtime(options.threads);
     const bool mapped = options.io == "mmap";
-    const Checkpoint checkpoint = open_checkpoint(runtime.get(), options.checkpoint, options.family,
-                                                  mapped ? MOE_IO_MMAP : MOE_IO_READ);
+    const Checkpoint checkpoint = open_checkpoint(
+        runtime.get(), options.checkpoint, options.read_as, mapped ? MOE_IO_MMAP : MOE_IO_READ);
     const LayerSource source = source_of(checkpoint.get(), options.checkpoint, options.layer);
     const Tokens tokens = tokens_asked_for(options, source.desc.hidden);
     choice.max_tokens = tokens.count;

@@ -160,6 +160,13 @@ expect_failure 1 "$unknown" "$moe" inspect "$folder/strange"
 expect_failure 1 "$unknown" "$moe" run "$folder/strange" --layer 0
 expect_failure 1 "$unknown" "$moe" quantize --to fp8 "$folder/strange" "$folder/strange8"
 
+echo "== a whole file beside the index of its source"
+"$moe" make-model qwen3-30b-a3b "$folder/stale" --reduced
+printf '{"weight_map":{"lm_head.weight":"model-00001-of-00002.safetensors"}}' >"$folder/stale/model.safetensors.index.json"
+expect_text "note: model.safetensors is read: none of the files that model.safetensors.index.json names is there" \
+    "$moe" inspect "$folder/stale"
+expect_text '"notes": ' "$moe" inspect "$folder/stale" --json
+
 echo "== a family by name"
 "$moe" make-model qwen3-30b-a3b "$folder/new" --reduced --seed 1
 sed -i 's/"model_type": "qwen3_moe"/"model_type": "qwen9_moe"/' "$folder/new/config.json"
@@ -167,9 +174,27 @@ expect_failure 1 "'qwen9_moe' is no family that this version knows" "$moe" inspe
 expect_failure 1 "--family" "$moe" run "$folder/new" --layer 0
 expect_failure 1 "qwen9_moe" "$moe" inspect "$folder/new" --family qwen9_moe
 expect_text "family qwen3_moe" "$moe" inspect "$folder/new" --family qwen3_moe
+sed 's/"model_type"/"swiglu_limit": 10.0, "model_type"/' "$folder/new/config.json" >"$folder/limited.json"
+mkdir "$folder/limited"
+cp "$folder/limited.json" "$folder/limited/config.json"
+cp "$folder/new/model.safetensors" "$folder/limited"
+expect_failure 1 "'swiglu_limit' is 10, which family 'qwen3_moe' neither reads nor has" \
+    "$moe" run "$folder/limited" --layer 0 --family qwen3_moe
 "$moe" run "$folder/new" --layer 0 --family qwen3_moe --input "$folder/y.npy" --output "$folder/z3.npy"
 cmp "$folder/z.npy" "$folder/z3.npy"
 expect_text "cpu" "$moe" explain "$folder/new" --layer 0 --family qwen3_moe
+expect_failure 2 "--family and --set go with a checkpoint" "$moe" bench --model qwen3-30b-a3b --family qwen3_moe
+
+echo "== fields of the layer by --set"
+expect_text "top-8" "$moe" inspect "$qwen"
+expect_text "top-3" "$moe" inspect "$qwen" --set top_k=3 --set routed_scale=2.5
+expect_failure 1 "options.overrides: 'topk' is none of top_k" "$moe" inspect "$qwen" --set topk=3
+expect_failure 1 "options.overrides: top_k is given twice" "$moe" inspect "$qwen" --set top_k=3 --set top_k=4
+expect_failure 1 "options.overrides: top_k is 0" "$moe" run "$qwen" --layer 0 --set top_k=0
+"$moe" run "$qwen" --layer 0 --input "$folder/y.npy" --output "$folder/plain.npy"
+"$moe" run "$qwen" --layer 0 --set top_k=3 --input "$folder/y.npy" --output "$folder/top3.npy" --check
+! cmp -s "$folder/plain.npy" "$folder/top3.npy" || fail "--set top_k=3 changes nothing"
+expect_failure 2 "--family and --set go with a checkpoint" "$moe" explain --model qwen3-30b-a3b --set top_k=3
 
 echo "== a bad layer beside good ones"
 "$moe" make-model qwen3-30b-a3b "$folder/bad" --reduced --layers 3

@@ -26,9 +26,9 @@
  *              that does not fit would not be zero. Fields named reserved are to be zero, or the answer is
  *              MOE_ERROR_INVALID_ARGUMENT: so they can get a meaning.
  *   Pointers   Input structs, arrays and strings are read during the call and not kept, except weight bytes
- *              under MOE_OWN_BORROW. Handles are made by *_create, *_open or *_load and ended by *_destroy;
- *              destroying NULL does nothing. Handles refer to each other only where said, so the order of
- *              destruction is free: what is still needed inside lives on.
+ *              under MOE_OWN_BORROW and while a load in the background runs. Handles are made by *_create, *_open,
+ *              *_load or *_start and ended by *_destroy; destroying NULL does nothing. Handles refer to each other
+ *              only where said, so the order of destruction is free: what is still needed inside lives on.
  *   Shapes     [rows, columns], row-major. A matrix W [n, k] maps k inputs to n outputs: y = W x.
  *              Strides of activations and ids are in elements, strides of weights in bytes; 0 means dense.
  *              Counts of tokens are int64_t. T is the number of tokens, k is top_k, E the number of routed experts.
@@ -324,7 +324,8 @@ typedef void(MOE_CALL *moe_task_fn)(int32_t index, void *task_data);
 /* Calls task(i, task_data) once for every i in [0, n_tasks), on any threads, and returns when all are done. Tasks
  * never wait for each other, so running them one after the other is correct. */
 typedef void(MOE_CALL *moe_parallel_for_fn)(int32_t n_tasks, moe_task_fn task, void *task_data, void *user_data);
-/* Progress of long work in bytes; a non-zero answer cancels it (MOE_ERROR_CANCELLED). Calling thread. */
+/* Progress of long work in bytes; a non-zero answer cancels it (MOE_ERROR_CANCELLED). Calling thread, or that of
+ * a load in the background. */
 typedef int32_t(MOE_CALL *moe_progress_fn)(uint64_t done, uint64_t total, void *user_data);
 
 typedef struct moe_runtime_desc {
@@ -753,10 +754,10 @@ typedef struct moe_plan_desc {
                                    item of which nothing applies is MOE_ERROR_UNSUPPORTED with the reason; one that matches no
                                    candidate, or wishes that contradict each other, MOE_ERROR_INVALID_ARGUMENT */
     const char *tuning_path;    /* measured tuning table; not in this version: MOE_ERROR_UNSUPPORTED */
-    const moe_format *const *formats_per_expert; /* [n_formats_per_expert], index = role * E + expert: formats of single experts
-                                   in place of formats[role], which NULL entries keep. Not in this version:
-                                   MOE_ERROR_UNSUPPORTED when it or n_formats_per_expert is not zero */
-    uint32_t n_formats_per_expert;
+    const moe_format *const *formats_per_expert; /* [n_formats_per_expert], index = role * E + expert, of GATE, UP and DOWN: formats
+                                   of single experts in place of formats[role], which NULL entries keep. CPU plans with SOURCE
+                                   weights: others, where an entry differs from its role, answer MOE_ERROR_UNSUPPORTED */
+    uint32_t n_formats_per_expert; /* 0 with n_formats 0: as the experts of checkpoint have them */
     uint32_t reserved2;
 } moe_plan_desc;
 
@@ -975,7 +976,8 @@ typedef enum moe_out_layout MOE_ENUM_BASE {
     MOE_OUT_REDUCED = 0,  /* [T, H] ([T, L] of a partial plan with a latent). Identity experts are in it, but not in that of
                              a partial plan: moe_finish adds them */
     MOE_OUT_PER_SLOT = 1, /* [T, k, L]: F_id(v) of every slot, unweighted; skipped slots and those of absent and identity
-                             experts are zero */
+                             experts are zero. With out_ids and out_weights it is what a combine of the caller's own needs: the sum
+                             over j of weights[t, j] times row [t, j] is REDUCED (docs/concepts/layouts.md) */
     MOE_OUT_ROWS = 2,     /* moe_experts: the same rows as in, [n_rows, L]; of token-major input sorted rows */
     MOE_OUT_FORCE_INT32 = 0x7FFFFFFF
 } moe_out_layout;
@@ -1084,6 +1086,36 @@ typedef struct moe_dispatch_args {
 /* ids -> offsets, counts, sorted row ids. Slots of absent experts, of identity experts and of -1 have no row. */
 MOE_API moe_status MOE_CALL moe_dispatch(const moe_plan *plan, moe_workspace *workspace,
                                          const moe_dispatch_args *args) MOE_NOEXCEPT;
+
+typedef struct moe_gather_args {
+    uint32_t struct_size;
+    int32_t x_is_latent;          /* 1: rows of x and out are [L], of a layer with a latent; 0: [H] */
+    int64_t n_tokens;             /* T: rows of x */
+    const void *x;                /* [T, H or L] of the plan's x_type; required unless T or n_rows is 0 */
+    int64_t x_row_stride;
+    const int64_t *offsets;       /* [E_local + 1], as moe_dispatch gives; required likewise */
+    const int64_t *counts;        /* [E_local], or NULL: row ids of -1 mark the padding */
+    const int32_t *row_ids;       /* [n_rows], as moe_dispatch gives: slot t * k + j of each row, -1 padding; required likewise */
+    int64_t n_rows;               /* rows of out, e.g. the row_capacity of moe_dispatch; 0 .. 2^31 - 1 */
+    void *out;                    /* [n_rows, H or L] of the plan's x_type; required likewise */
+    int64_t out_row_stride;
+    const float *weights;         /* [T, k], with out_row_weights */
+    int64_t weights_row_stride;
+    int32_t *out_row_tokens;      /* [n_rows] or NULL: the token t of each row, -1 where there is none */
+    float *out_row_weights;       /* [n_rows] or NULL: weights[t, j] of each row, 0 where there is none */
+    void *stream;
+    int32_t n_threads;            /* CPU threads of this call at most, see above; 0: the runtime's. No effect on CUDA */
+    uint32_t reserved;
+} moe_gather_args;
+
+/* Rows of x in the order of a dispatch, for grouped GEMMs that are not libmoe's: row r of out is the row row_ids[r] / k of x, bit for
+ * bit but for the payload of NaNs. Rows of local expert e are rows [offsets[e], offsets[e] + its count) of out. Rows without a token
+ * (padding, and what no expert has) are not written in out; their token is -1 and their weight 0. Needs a plan with the
+ * stage DISPATCH and no weights; LATENT_IN and pre_quant_scale are not applied. Offsets, counts and row ids that are not what
+ * they must be are MOE_FAULT_OFFSETS_OUT_OF_RANGE, and their rows count as rows without a token. With T or n_rows 0 nothing is done.
+ * moe_experts gathers by itself and wants none of this. */
+MOE_API moe_status MOE_CALL moe_gather(const moe_plan *plan, moe_workspace *workspace,
+                                       const moe_gather_args *args) MOE_NOEXCEPT;
 
 /* Layouts of moe_experts, in (rows) x out (columns); "row ids" is that args.row_ids is given.
  *
@@ -1230,6 +1262,11 @@ typedef struct moe_checkpoint_options {
     moe_orientation orientation;
     moe_gate_up_order gate_up_order;  /* 0: what the family says */
     uint32_t reserved;
+    const char *overrides;            /* NULL: none. Fields of moe_layer_desc in place of what the files say, in every layer:
+                                         "top_k=4, routed_scale=2.5, renormalize=sum_clamp". A value is a number, or of an enum the
+                                         rest of its name in lower case. A field that has a has_ flag sets it, and "none" clears both.
+                                         What tensors decide (sizes, has_router and the like) is refused, and so is a name that is
+                                         given twice: MOE_ERROR_INVALID_ARGUMENT with the name and the value */
 } moe_checkpoint_options;
 
 /* Reads headers only. options may be NULL. Errors name the file, and the tensor or key. */
@@ -1257,7 +1294,8 @@ MOE_API const char *MOE_CALL moe_checkpoint_family_at(uint32_t index) MOE_NOEXCE
 /* Decoder layer (the number in the tensor names) of the index-th MoE layer, ascending. */
 MOE_API moe_status MOE_CALL moe_checkpoint_layer_at(const moe_checkpoint *checkpoint, int32_t index,
                                                     int32_t *out_layer) MOE_NOEXCEPT;
-/* Description of decoder layer `layer`. Change any field before planning: files leave things out. */
+/* Description of decoder layer `layer`, overrides applied. Change any field before planning: files leave things out. Overrides with
+ * which no layer can be (moe_layer_validate) are MOE_ERROR_INVALID_ARGUMENT here and wherever the layer is read. */
 MOE_API moe_status MOE_CALL moe_checkpoint_layer(const moe_checkpoint *checkpoint, int32_t layer,
                                                  moe_layer_desc *out_desc) MOE_NOEXCEPT;
 /* Formats by role: fills *out_formats[role] for role < n_formats where the pointer is not NULL; a role that the layer does not
@@ -1284,6 +1322,45 @@ typedef struct moe_load_options {
 MOE_API moe_status MOE_CALL moe_weights_load_checkpoint(const moe_plan *plan, const moe_checkpoint *checkpoint,
                                                         int32_t layer, const moe_load_options *options,
                                                         moe_weights **out_weights) MOE_NOEXCEPT;
+
+/* Loading in the background, on a thread that the library makes for it, expert by expert. The thread packs and copies with the
+ * runtime's threads as moe_weights_load does; a call that finds them taken does its work alone meanwhile. */
+typedef struct moe_loading moe_loading;
+
+typedef struct moe_loading_progress {
+    uint32_t struct_size;
+    int32_t is_done;          /* 1: moe_loading_wait does not wait */
+    moe_status status;        /* MOE_OK until it is done, then what moe_loading_wait answers for the load */
+    uint32_t reserved;
+    uint64_t bytes_done;      /* of the weights, as moe_progress_fn gives them; ascending, bytes_total when all is there */
+    uint64_t bytes_total;
+} moe_loading_progress;
+
+/* moe_weights_load and moe_weights_load_checkpoint that return at once: what can be told from the arguments alone is refused
+ * here, everything else by moe_loading_wait. Structs and arrays of pointers to structs are read during this call. Whatever else
+ * they point to (bytes of tensors, data_per_expert, global_scale and the other tables, memory of MOE_OWN_CALLER, what
+ * progress_user_data is for) must stay, unchanged, until the load is done. plan and checkpoint may be destroyed at once. progress is
+ * called on the loading thread, and may not wait for the load or destroy it.
+ * CUDA: in the context that is current here, or the device's primary one, which must live until the load is done. stream NULL: on
+ * a stream of its own, which does not wait for the default stream. Weights that are done are there for every stream.
+ * A runtime with a parallel_for makes no thread: MOE_ERROR_UNSUPPORTED. Not under capture. */
+MOE_API moe_status MOE_CALL moe_loading_start(const moe_plan *plan, const moe_weights_desc *desc,
+                                              moe_loading **out_loading) MOE_NOEXCEPT;
+MOE_API moe_status MOE_CALL moe_loading_start_checkpoint(const moe_plan *plan, const moe_checkpoint *checkpoint, int32_t layer,
+                                                         const moe_load_options *options,
+                                                         moe_loading **out_loading) MOE_NOEXCEPT;
+/* How far it is. Never waits. MOE_OK of a load that failed, too: the status is in the struct. Poll, wait and cancel may be called by any
+ * number of threads at once. */
+MOE_API moe_status MOE_CALL moe_loading_poll(const moe_loading *loading, moe_loading_progress *out_progress) MOE_NOEXCEPT;
+/* Waits until the load is done, and answers what moe_weights_load would have, with its sentence, to every caller. The weights are
+ * the first one's who waits for them; out_weights NULL waits without taking them. Weights that were taken already are
+ * MOE_ERROR_NOT_FOUND. In a forked child MOE_ERROR_FORKED. */
+MOE_API moe_status MOE_CALL moe_loading_wait(moe_loading *loading, moe_weights **out_weights) MOE_NOEXCEPT;
+/* Asks the load to stop and returns at once. It stops before its next expert with MOE_ERROR_CANCELLED, or is done by then. */
+MOE_API moe_status MOE_CALL moe_loading_cancel(moe_loading *loading) MOE_NOEXCEPT;
+/* Cancels, waits for the thread, and destroys weights that nobody took. In a forked child, where there is no thread, what the load
+ * held stays. */
+MOE_API void MOE_CALL moe_loading_destroy(moe_loading *loading) MOE_NOEXCEPT;
 
 /* ------------------------------------------------------------------------------------------------------------
  * 11  Host tools: one matrix at a time, host memory, calling thread

@@ -36,10 +36,12 @@
     X(weights_size) X(weights_load) X(weights_destroy) X(weights_update) X(weights_layout_id)                   \
     X(weights_memory) X(weights_save) X(weights_open)                                                           \
     X(workspace_create) X(workspace_destroy) X(workspace_status)                                                \
-    X(forward) X(forward_spmd) X(route) X(dispatch) X(experts) X(combine) X(finish)                             \
+    X(forward) X(forward_spmd) X(route) X(dispatch) X(gather) X(experts) X(combine) X(finish)                   \
     X(checkpoint_open) X(checkpoint_destroy) X(checkpoint_get_info) X(checkpoint_family_at)                     \
     X(checkpoint_layer_at) X(checkpoint_layer) X(checkpoint_formats) X(checkpoint_tensor)                       \
     X(weights_load_checkpoint)                                                                                  \
+    X(loading_start) X(loading_start_checkpoint) X(loading_poll) X(loading_wait) X(loading_cancel)              \
+    X(loading_destroy)                                                                                          \
     X(quantize) X(dequantize) X(scale_layout_size) X(convert_scales)
 
 #ifdef __cplusplus

@@ -13,6 +13,10 @@ bool has_work(const moe_experts_args& args) {
     return args.n_tokens > 0 || (by_rows && args.n_rows > 0);
 }
 
+bool has_work(const moe_gather_args& args) {
+    return args.n_tokens > 0 && args.n_rows > 0;
+}
+
 namespace {
 
 void check_layouts(const moe_plan& plan, const moe_experts_args& args) {
@@ -178,6 +182,55 @@ moe_experts_args experts_arguments(const moe_plan& plan, const moe_experts_args*
     check_fields(plan, args, row_fields);
     check_input_weights(plan, args);
     check_expert_map(plan, args);
+    check_fields(plan, args, fields);
+    check_x_apart(plan, args, fields);
+    return args;
+}
+
+namespace {
+
+Use gather_use(const moe_plan&, const moe_gather_args& args) {
+    return required_if(has_work(args));
+}
+
+Use gather_weights_use(const moe_plan&, const moe_gather_args& args) {
+    return args.out_row_weights ? required_if(has_work(args)) : Use::none;
+}
+
+int64_t gather_width(const moe_plan& plan, const moe_gather_args& args) {
+    return args.x_is_latent ? plan.layout.layer.latent : plan.layout.layer.hidden;
+}
+
+RowExtent gather_in(const moe_plan& plan, const moe_gather_args& args) {
+    return {args.n_tokens, gather_width(plan, args)};
+}
+
+RowExtent gather_out(const moe_plan& plan, const moe_gather_args& args) {
+    return {args.n_rows, gather_width(plan, args)};
+}
+
+}  // namespace
+
+moe_gather_args gather_arguments(const moe_plan& plan, const moe_gather_args* given) {
+    using Args = moe_gather_args;
+    static constexpr Field<Args> fields[] = {
+        {MOE_ARRAY(offsets, i64), gather_use},
+        {MOE_ARRAY(counts, i64), optional},
+        {MOE_ARRAY(row_ids, i32), gather_use},
+        {MOE_ARRAY(out_row_tokens, i32), optional},
+        {MOE_ARRAY(out_row_weights, f32), optional},
+        {MOE_ROWS(weights, f32), gather_weights_use, slot_rows},
+        {MOE_ROWS(x, plan_x), gather_use, gather_in},
+        {MOE_ROWS(out, plan_x), gather_use, gather_out},
+    };
+    Args args = read_struct(given, "moe_gather_args");
+    check_threads(args);
+    check_tokens(plan, args);
+    check_stages(plan, MOE_STAGE_DISPATCH);
+    check_flag(args.x_is_latent, "x_is_latent");
+    require(!args.x_is_latent || plan.layout.layer.latent,
+            "x_is_latent is 1, but the layer has no latent");
+    require(args.n_rows >= 0 && args.n_rows <= INT32_MAX, "n_rows is {}", args.n_rows);
     check_fields(plan, args, fields);
     check_x_apart(plan, args, fields);
     return args;

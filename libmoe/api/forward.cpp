@@ -110,7 +110,7 @@ moe_status run_stage(const moe_plan* plan, const moe_weights* weights, bool need
 // Without rows there may be no tables of them to look at.
 template <class Run>
 auto where_work_is(Run run) {
-    return [run](const auto& call, const moe_experts_args& args) {
+    return [run](const auto& call, const auto& args) {
         if (has_work(args)) run(call, args);
     };
 }
@@ -158,6 +158,12 @@ moe_status moe_dispatch(const moe_plan* plan, moe_workspace* workspace,
                         const moe_dispatch_args* args) noexcept {
     return run_stage(plan, nullptr, false, workspace, args, dispatch_arguments, cpu::dispatch_rows,
                      cuda::dispatch_rows);
+}
+
+moe_status moe_gather(const moe_plan* plan, moe_workspace* workspace,
+                      const moe_gather_args* args) noexcept {
+    return run_stage(plan, nullptr, false, workspace, args, gather_arguments,
+                     where_work_is(cpu::gather), where_work_is(cuda::gather));
 }
 
 moe_status moe_experts(const moe_plan* plan, const moe_weights* weights, moe_workspace* workspace,

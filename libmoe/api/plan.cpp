@@ -1,12 +1,37 @@
 // moe_layer_validate, moe_plan_*, moe_supports, moe_candidates.
 #include "libmoe/plan/plan.hpp"
 
+#include <algorithm>
+
 #include "libmoe/api/guard.hpp"
 #include "libmoe/api/plan_desc.hpp"
 #include "libmoe/api/structs.hpp"
 #include "libmoe/checkpoint/checkpoint.hpp"
+#include "libmoe/formats/format.hpp"
 
 namespace moe {
+namespace {
+
+// Of a list that may have nulls; null where it has nothing else.
+const moe_format* most_common(const std::vector<const moe_format*>& formats) {
+    std::vector<std::pair<const moe_format*, int64_t>> counts;
+    for (const moe_format* one : formats) {
+        if (!one) continue;
+        const auto known = std::find_if(counts.begin(), counts.end(), [&](const auto& count) {
+            return same_format(*count.first, *one);
+        });
+        if (known != counts.end())
+            ++known->second;
+        else
+            counts.emplace_back(one, 1);
+    }
+    const auto most =
+        std::max_element(counts.begin(), counts.end(),
+                         [](const auto& a, const auto& b) { return a.second < b.second; });
+    return most == counts.end() ? nullptr : most->first;
+}
+
+}  // namespace
 
 PlanDesc::PlanDesc(const moe_plan_desc* given) : desc_(read_struct(given, "moe_plan_desc")) {
     require(desc_.layer || desc_.checkpoint, "moe_plan_desc.layer and checkpoint are both NULL");
@@ -15,11 +40,9 @@ PlanDesc::PlanDesc(const moe_plan_desc* given) : desc_(read_struct(given, "moe_p
         slice_ = read_struct(desc_.slice, "moe_slice");
         desc_.slice = &slice_;
     }
-    if (desc_.formats_per_expert || desc_.n_formats_per_expert)
-        fail(MOE_ERROR_UNSUPPORTED,
-             "moe_plan_desc.formats_per_expert: this version takes one format per role");
     read_formats();
     if (desc_.checkpoint) take_from_checkpoint();
+    if (desc_.n_formats_per_expert) read_expert_formats();
     desc_.layer = &layer_;
     desc_.formats = format_pointers_;
     desc_.n_formats = MOE_ROLE_COUNT;
@@ -33,8 +56,50 @@ void PlanDesc::take_from_checkpoint() {
     if (desc_.n_formats) return;
     moe_format* out[MOE_ROLE_COUNT];
     for (int i = 0; i < MOE_ROLE_COUNT; ++i) out[i] = &formats_[i];
-    checkpoint.formats(desc_.checkpoint_layer, out, MOE_ROLE_COUNT);
     for (int i = 0; i < MOE_ROLE_COUNT; ++i) format_pointers_[i] = &formats_[i];
+    if (!desc_.n_formats_per_expert) {
+        take_experts_from_checkpoint();
+        for (const moe_role role : {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN}) out[role] = nullptr;
+    }
+    checkpoint.formats(desc_.checkpoint_layer, out, MOE_ROLE_COUNT);
+}
+
+// The format of most experts is that of the role.
+void PlanDesc::take_experts_from_checkpoint() {
+    const int32_t n_experts = layer_.n_experts;
+    for (const moe_role role : {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN}) {
+        const auto of_experts = desc_.checkpoint->expert_formats(desc_.checkpoint_layer, role);
+        const moe_format* common = most_common(of_experts);
+        formats_[role] = common ? *common : format_of(MOE_TYPE_NONE);
+        for (size_t e = 0; e < of_experts.size(); ++e) {
+            const bool is_other = of_experts[e] && !same_format(*of_experts[e], *common);
+            if (!is_other || e >= static_cast<size_t>(std::max(n_experts, 0))) continue;
+            expert_pointers_.resize(static_cast<size_t>(MOE_ROLE_COUNT) *
+                                    static_cast<size_t>(n_experts));
+            expert_pointers_[static_cast<size_t>(role * n_experts) + e] = of_experts[e];
+        }
+    }
+    if (expert_pointers_.empty()) return;
+    desc_.formats_per_expert = expert_pointers_.data();
+    desc_.n_formats_per_expert = static_cast<uint32_t>(expert_pointers_.size());
+}
+
+// Copied, since a caller's moe_format may be of another version.
+void PlanDesc::read_expert_formats() {
+    if (!expert_pointers_.empty()) return;  // the checkpoint's
+    const uint32_t n = desc_.n_formats_per_expert;
+    require(desc_.formats_per_expert != nullptr,
+            "moe_plan_desc.formats_per_expert is NULL, n_formats_per_expert is {}", n);
+    const int64_t most = int64_t{MOE_ROLE_COUNT} * std::max(layer_.n_experts, 0);
+    require(n <= most, "moe_plan_desc.n_formats_per_expert is {}, {} roles of {} experts are {}", n,
+            static_cast<int32_t>(MOE_ROLE_COUNT), layer_.n_experts, most);
+    expert_formats_.reserve(n);  // pointers into it stay
+    expert_pointers_.resize(n);
+    for (uint32_t i = 0; i < n; ++i)
+        if (desc_.formats_per_expert[i])
+            expert_pointers_[i] = &expert_formats_.emplace_back(
+                read_struct(desc_.formats_per_expert[i], "moe_format"));
+    desc_.formats_per_expert = expert_pointers_.data();
 }
 
 void PlanDesc::read_formats() {

@@ -8,9 +8,12 @@
 #include "libmoe/base/error.hpp"
 #include "libmoe/base/memory.hpp"
 #include "libmoe/checkpoint/printable.hpp"
+#include "libmoe/checkpoint/unread_keys.hpp"
 #include "libmoe/formats/format.hpp"
 
 namespace {
+
+constexpr int64_t most_decoder_layers = 1'000'000;
 
 moe_io checked_io(const moe_checkpoint_options& options) {
     moe::require(options.io == MOE_IO_MMAP || options.io == MOE_IO_READ,
@@ -64,12 +67,35 @@ moe_checkpoint::moe_checkpoint(moe_runtime* runtime, const char* path,
       memory_(runtime->memory),
       files_(memory_, path, checked_io(options)),
       override_(checked_override(options)),
+      overrides_(memory_, options.overrides),
       model_type_(&memory_),
       layers_(&memory_) {
     choose_family(options.family);
-    const auto places = moe::find_layers(memory_, files_.index, files_.files, files_.is_gguf);
+    const int32_t n_decoder = n_decoder_layers();
+    const auto places = moe::find_layers(memory_, files_.index, files_.files,
+                                         {files_.is_gguf, family_->names_layers, n_decoder});
+    log_notes(places, n_decoder);
     layers_.reserve(places.size());
     for (const moe::LayerPlace& place : places) layers_.push_back({place});
+}
+
+// As config.json counts them; 0 where it does not.
+int32_t moe_checkpoint::n_decoder_layers() const {
+    if (files_.is_gguf) return 0;
+    const auto n = files_.settings.find_integer({"num_hidden_layers", "n_layers", "num_layers"}, 0,
+                                                most_decoder_layers);
+    return static_cast<int32_t>(n.value_or(0));
+}
+
+void moe_checkpoint::log_notes(std::span<const moe::LayerPlace> places, int32_t n_decoder) const {
+    if (!files_.note.empty()) runtime_->log(MOE_LOG_INFO, "{}", files_.note);
+    const auto further = std::find_if(
+        places.begin(), places.end(),
+        [&](const moe::LayerPlace& place) { return n_decoder > 0 && place.number >= n_decoder; });
+    if (further == places.end()) return;
+    runtime_->log(MOE_LOG_INFO,
+                  "layer {} is '{}': past the last decoder layer, {}, it predicts further tokens",
+                  further->number, moe::printable(further->prefix).text, n_decoder - 1);
 }
 
 moe_checkpoint::~moe_checkpoint() {
@@ -104,13 +130,18 @@ void moe_checkpoint::choose_family(const char* name) {
                       "options.family '{}' is none that this version knows:{}",
                       moe::printable(name).text, known);
         }
+        build_ = files_.is_gguf ? family_->build_gguf : family_->build;
+    } else if (files_.is_gguf) {
+        const moe::GgufFamily found = moe::family_of_gguf(settings, type);
+        family_ = found.family;
+        build_ = found.build;
     } else {
-        family_ = files_.is_gguf ? &moe::family_of_gguf(settings, type)
-                                 : &moe::family_of_config(settings, type);
+        family_ = &moe::family_of_config(settings, type);
+        build_ = family_->build;
     }
-    if (files_.is_gguf && !family_->build_gguf)
-        moe::fail(MOE_ERROR_UNSUPPORTED, "{}: family '{}' is not read from GGUF", settings.file(),
-                  family_->name);
+    if (!build_)
+        moe::fail(MOE_ERROR_UNSUPPORTED, "{}: family '{}' is not read from {}", settings.file(),
+                  family_->name, files_.is_gguf ? "GGUF" : "safetensors");
     model_type_ = type;
     if (files_.is_gguf) {
         files_.settings.set_prefix(std::string(type) + ".");
@@ -165,8 +196,11 @@ moe::LayerData* moe_checkpoint::build(const moe::LayerPlace& place) const {
     std::unique_ptr<moe::LayerData, decltype(destroy)> data(
         moe::create_in<moe::LayerData>(memory_, memory_), destroy);
     moe::LayerBuilder builder(files_, override_, place.prefix, place.number, *data);
-    (files_.is_gguf ? family_->build_gguf : family_->build)(builder);
+    build_(builder);
     builder.finish();
+    overrides_.apply(data->desc);
+    if (!files_.is_gguf)
+        moe::refuse_unread_keys(files_.settings, family_->name, place.number, data->desc);
     return data.release();
 }
 
@@ -184,6 +218,19 @@ void moe_checkpoint::formats(int32_t number, moe_format* const* out_formats,
     for (uint32_t role = 0; role < n_formats; ++role) {
         if (out_formats[role]) fill_format(data, static_cast<moe_role>(role), *out_formats[role]);
     }
+}
+
+std::vector<const moe_format*> moe_checkpoint::expert_formats(int32_t number, moe_role role) const {
+    const moe::LayerData& data = layer(number);
+    std::vector<const moe_format*> formats(static_cast<size_t>(data.desc.n_experts));
+    for (const moe::LayerTensor& one : data.tensors) {
+        if (!holds_role(one.tensor.role, role)) continue;
+        if (one.tensor.expert == MOE_ALL_EXPERTS)
+            std::fill(formats.begin(), formats.end(), &one.format);
+        else
+            formats[static_cast<size_t>(one.tensor.expert)] = &one.format;
+    }
+    return formats;
 }
 
 void moe_checkpoint::fill_format(const moe::LayerData& data, moe_role role, moe_format& out) const {

@@ -17,6 +17,7 @@
 #include "libmoe/checkpoint/families.hpp"
 #include "libmoe/checkpoint/layer_builder.hpp"
 #include "libmoe/checkpoint/layer_places.hpp"
+#include "libmoe/checkpoint/overrides.hpp"
 
 struct moe_checkpoint : moe::Tagged<0x4D4F45636865636B> {
   public:
@@ -38,6 +39,8 @@ struct moe_checkpoint : moe::Tagged<0x4D4F45636865636B> {
     std::span<const moe::LayerTensor> tensors(int32_t layer) const;
     // As moe_checkpoint_formats. A fused GATE_UP tensor is the format of GATE and of UP, too.
     void formats(int32_t layer, moe_format* const* out_formats, uint32_t n_formats) const;
+    // By expert; null where there is no tensor of the role. They live as long as the checkpoint.
+    std::vector<const moe_format*> expert_formats(int32_t layer, moe_role role) const;
 
     // Copies bytes [offset, offset + bytes) of a tensor's data or scales; for either kind of input.
     void read(const moe::FileRange& range, uint64_t offset, uint64_t bytes, void* out) const;
@@ -55,6 +58,9 @@ struct moe_checkpoint : moe::Tagged<0x4D4F45636865636B> {
 
     [[noreturn]] void fail_no_layers() const;
     void choose_family(const char* name);
+    int32_t n_decoder_layers() const;
+    // What a person should know of an unusual checkpoint, for the log and `moe inspect`.
+    void log_notes(std::span<const moe::LayerPlace> places, int32_t n_decoder) const;
     const moe::LayerData& layer(int32_t number) const;
     moe::LayerData* build(const moe::LayerPlace& place) const;
     void fill_format(const moe::LayerData& layer, moe_role role, moe_format& out) const;
@@ -64,7 +70,9 @@ struct moe_checkpoint : moe::Tagged<0x4D4F45636865636B> {
     std::pmr::memory_resource& memory_;
     moe::CheckpointFiles files_;
     moe::FusedOverride override_;
+    moe::Overrides overrides_;
     const moe::Family* family_ = nullptr;
+    void (*build_)(moe::LayerBuilder& layer) = nullptr;
     std::pmr::string model_type_;
     mutable std::mutex mutex_;
     mutable std::pmr::vector<LayerSlot> layers_;  // data is guarded by mutex_

@@ -149,7 +149,8 @@ CheckpointFiles::CheckpointFiles(std::pmr::memory_resource& memory, std::string_
       files(&memory),
       index(memory),
       settings(memory, config_name),
-      modelopt(memory, modelopt_name) {
+      modelopt(memory, modelopt_name),
+      rules(memory) {
     std::error_code error;
     if (fs::is_directory(fs::path(path), error)) {
         open_folder(path);
@@ -167,6 +168,10 @@ uint64_t CheckpointFiles::total_bytes() const {
 SettingsPart CheckpointFiles::quantization() const {
     if (modelopt.has_part(modelopt_part)) return {modelopt, modelopt_part};
     return {settings, config_part};
+}
+
+SettingsPart CheckpointFiles::quantization_of(const ModuleRule* rule) const {
+    return rule ? SettingsPart(settings, config_part, rule->stem) : quantization();
 }
 
 std::string CheckpointFiles::name() const {
@@ -199,15 +204,25 @@ void CheckpointFiles::open_folder(std::string_view folder) {
         if (const auto gguf = gguf_in(folder)) return open_one(*gguf);
     }
     read_config(folder);
-    if (has_index) return open_shards(folder, read_index(index_path));
+    const std::string whole = join(folder, whole_name);
+    if (has_index) {
+        const ShardIndex shards = read_index(index_path);
+        if (!exists(whole) || has_any_shard(folder, shards)) return open_shards(folder, shards);
+        note = fmt::format("{} is read: none of the files that {} names is there", whole_name,
+                           index_name);
+    }
     if (paths.empty()) {
         fail(MOE_ERROR_NOT_FOUND, "{}: has neither {} nor a .safetensors file",
              printable(folder).text, index_name);
     }
     // What lies beside a whole model, as Mistral's consolidated.safetensors does, is no part of it.
-    const std::string whole = join(folder, whole_name);
     if (exists(whole)) paths = {whole};
     open_all(paths);
+}
+
+bool CheckpointFiles::has_any_shard(std::string_view folder, const ShardIndex& shards) {
+    return std::any_of(shards.shards.begin(), shards.shards.end(),
+                       [&](const std::pmr::string& name) { return exists(join(folder, name)); });
 }
 
 ShardIndex CheckpointFiles::read_index(const std::string& path) const {
@@ -264,9 +279,16 @@ void CheckpointFiles::read_config(std::string_view folder) {
         fail(MOE_ERROR_NOT_FOUND, "{}: there is no {}, which safetensors need",
              printable(folder).text, config_name);
     }
-    read_settings_json(read_whole(memory, path, largest_config), config_name, settings);
-    // Models that see or hear keep the language model's values apart.
-    if (settings.has_part("text_config.")) settings.set_prefix("text_config.");
+    const std::pmr::string text = read_whole(memory, path, largest_config);
+    read_settings_json(text, config_name, settings);
+    rules.read(text, config_name);
+    // Models that see or hear keep the language model's values apart: transformers', InternVL's,
+    // DeepSeek-VL's.
+    for (const char* part : {"text_config.", "llm_config.", "language_config."}) {
+        if (!settings.has_part(part)) continue;
+        settings.set_prefix(part);
+        break;
+    }
     const std::string beside = join(folder, modelopt_name);
     if (settings.has_part(config_part) || !exists(beside)) return;
     read_settings_json(read_whole(memory, beside, largest_config), modelopt_name, modelopt);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "libmoe/checkpoint/file.hpp"
+#include "libmoe/checkpoint/module_rules.hpp"
 #include "libmoe/checkpoint/safetensors.hpp"
 #include "libmoe/checkpoint/settings.hpp"
 #include "libmoe/checkpoint/tensor_index.hpp"
@@ -27,6 +28,8 @@ struct CheckpointFiles {
     // How weights are quantised: quantization_config of config.json, else what ModelOpt says in a
     // file of its own.
     SettingsPart quantization() const;
+    // The same for one module, by its rule (null: none).
+    SettingsPart quantization_of(const ModuleRule* rule) const;
 
     std::pmr::memory_resource& memory;
     moe_io io;
@@ -34,11 +37,14 @@ struct CheckpointFiles {
     std::pmr::vector<File> files;
     TensorIndex index;
     Settings settings;
+    std::string note;   // of an unusual set of files; for the log
     Settings modelopt;  // hf_quant_config.json, where config.json has no quantization_config
+    ModuleRules rules;  // of config.json
 
   private:
     void open_folder(std::string_view folder);
     ShardIndex read_index(const std::string& path) const;
+    static bool has_any_shard(std::string_view folder, const ShardIndex& shards);
     void open_shards(std::string_view folder, const ShardIndex& shards);
     bool open_shards_with(std::string_view path);
     void open_all(const std::vector<std::string>& paths);

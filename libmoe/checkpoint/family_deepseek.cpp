@@ -8,9 +8,9 @@
 namespace moe {
 
 moe_score score_of(const Settings& settings, moe_score implied) {
-    // Then Ling's, Kimi-Linear's, Trinity's, Step's.
+    // Then Ling's, Kimi-Linear's, Trinity's, Step's, Laguna's.
     for (const char* key : {"scoring_func", "score_function", "moe_router_activation_func",
-                            "score_func", "moe_router_activation"}) {
+                            "score_func", "moe_router_activation", "moe_router_score_func"}) {
         const auto name = settings.find_text(key);
         if (!name) continue;
         if (*name == "softmax") return MOE_SCORE_SOFTMAX;
@@ -30,13 +30,6 @@ std::optional<bool> find_norm(const Settings& settings) {
     for (const char* key : {"norm_topk_prob", "moe_renormalize", "route_norm"})
         if (const auto norm = settings.find_flag(key)) return norm;
     return std::nullopt;
-}
-
-// A gate that comes after the clamp of both halves, as DeepSeek-V4 has it.
-void set_limits(moe_layer_desc& desc, float limit) {
-    if (limit <= 0) return;
-    desc.has_gate_limit = desc.has_up_limit = 1;
-    desc.gate_limit = desc.up_limit = limit;
 }
 
 }  // namespace
@@ -98,16 +91,19 @@ void build_deepseek_v4(LayerBuilder& layer) {
     build_scored_layer(
         layer, {.score = MOE_SCORE_SQRT_SOFTPLUS, .bias = hash ? "" : "gate.bias", .scale = 1.5f});
     moe_layer_desc& desc = layer.desc();
-    set_limits(desc, layer.settings().find_number("swiglu_limit").value_or(10.0f));
+    set_limit_before(desc, layer.settings().find_number("swiglu_limit").value_or(10.0f));
     give_shared_expert_the_limits(desc);
-    if (!hash) return;
+    if (hash) add_hash_table(layer, "gate.tid2eid");
+}
+
+void add_hash_table(LayerBuilder& layer, std::string_view name) {
     constexpr int64_t largest_vocabulary = 1 << 24;
-    const int64_t rows = layer.dimension("gate.tid2eid", 0);
-    if (rows < 1 || rows > largest_vocabulary)
-        layer.fail_unsupported("gate.tid2eid", "its vocabulary");
+    const int64_t rows = layer.dimension(name, 0);
+    if (rows < 1 || rows > largest_vocabulary) layer.fail_unsupported(name, "its vocabulary");
+    moe_layer_desc& desc = layer.desc();
     desc.selection = MOE_SELECT_HASH;
     desc.hash_vocabulary = static_cast<int32_t>(rows);
-    layer.table("gate.tid2eid", {MOE_ROLE_HASH_TABLE, 0, rows, desc.top_k});
+    layer.table(name, {MOE_ROLE_HASH_TABLE, 0, rows, desc.top_k});
 }
 
 }  // namespace moe

@@ -1,233 +1,216 @@
-// The same families as GGUF files. Sizes are read from the tensors and checked against the keys
-// that exist; most routing is implied by the architecture, as llama.cpp runs it.
-#include <algorithm>
-#include <string>
+// The families as GGUF files: what llama.cpp's graph of an architecture fixes and which keys it
+// reads, where the model's own code may differ. Phi-3.5-MoE is a softmax there, not the
+// sparsemixer.
+#include <cmath>
 
 #include "libmoe/base/error.hpp"
 #include "libmoe/checkpoint/families.hpp"
+#include "libmoe/checkpoint/gguf_block.hpp"
 
 namespace moe {
 namespace {
 
-// llama.cpp divides by max(sum, 2^-14).
-constexpr float llama_cpp_smallest_sum = 6.103515625e-5f;
-constexpr int64_t largest_width = 1 << 24;
+// Every key is read. Some of these architectures llama.cpp does not load without the key of the
+// gating function. Here they are what the model is in any case: converters leave the key out where
+// config.json has no scoring_func.
+constexpr GgufFacts scored = {.score = GgufScore::Sigmoid,
+                              .reads_score = true,
+                              .norm = GgufNorm::ByKey,
+                              .reads_scale = true,
+                              .has_bias = true};
 
-enum class Gating { Implied = 0, Softmax = 1, Sigmoid = 2, SoftmaxAfterTopK = 3, SqrtSoftplus = 4 };
-
-std::string old_name(const char* matrix, int32_t expert) {
-    return fmt::format("ffn_{}.{}.weight", matrix, expert);
+constexpr GgufFacts with(GgufFacts facts, GgufScore score) {
+    facts.score = score;
+    return facts;
 }
 
-int32_t width_of(LayerBuilder& layer) {
-    // Stacks are [expert, row, column].
-    const int64_t width =
-        layer.find("ffn_gate_exps.weight")      ? layer.dimension("ffn_gate_exps.weight", 1)
-        : layer.find("ffn_gate_up_exps.weight") ? layer.dimension("ffn_gate_up_exps.weight", 1) / 2
-                                                : layer.dimension(old_name("gate", 0), 0);
-    if (width < 1 || width > largest_width) {
-        fail(MOE_ERROR_CORRUPT_FILE, "{}: experts of width {}", layer.settings().file(), width);
-    }
-    return static_cast<int32_t>(width);
-}
-
-void read_gguf_sizes(LayerBuilder& layer) {
-    const Settings& settings = layer.settings();
-    moe_layer_desc& desc = layer.desc();
-    desc.hidden = static_cast<int32_t>(settings.integer({"embedding_length"}, 1, largest_width));
-    desc.n_experts = static_cast<int32_t>(settings.integer({"expert_count"}, 1, 4096));
-    desc.top_k = static_cast<int32_t>(settings.integer({"expert_used_count"}, 1, 64));
-    desc.intermediate = width_of(layer);
-}
-
-void set_gguf_norm(moe_layer_desc& desc) {
-    desc.renormalize = MOE_RENORMALIZE_SUM_CLAMP;
-    desc.renormalize_eps = llama_cpp_smallest_sum;
-}
-
-void add_old_experts(LayerBuilder& layer) {
-    const moe_layer_desc& desc = layer.desc();
-    for (int32_t e = 0; e < desc.n_experts; ++e) {
-        layer.weight(old_name("gate", e), {MOE_ROLE_GATE, e, desc.intermediate, desc.hidden});
-        layer.weight(old_name("up", e), {MOE_ROLE_UP, e, desc.intermediate, desc.hidden});
-        layer.weight(old_name("down", e), {MOE_ROLE_DOWN, e, desc.hidden, desc.intermediate});
-    }
-}
-
-void add_gguf_experts(LayerBuilder& layer) {
-    const moe_layer_desc& desc = layer.desc();
-    if (layer.find(old_name("gate", 0))) return add_old_experts(layer);
-    const int64_t hidden = desc.hidden, width = desc.intermediate;
-    if (layer.find("ffn_gate_up_exps.weight")) {
-        layer.weight("ffn_gate_up_exps.weight",
-                     {MOE_ROLE_GATE_UP, MOE_ALL_EXPERTS, 2 * width, hidden, true});
-    } else {
-        layer.weight("ffn_gate_exps.weight", {MOE_ROLE_GATE, MOE_ALL_EXPERTS, width, hidden});
-        layer.weight("ffn_up_exps.weight", {MOE_ROLE_UP, MOE_ALL_EXPERTS, width, hidden});
-    }
-    layer.weight("ffn_down_exps.weight", {MOE_ROLE_DOWN, MOE_ALL_EXPERTS, hidden, width});
-}
-
-void add_gguf_shared_expert(LayerBuilder& layer) {
-    moe_layer_desc& desc = layer.desc();
-    const char* names[] = {"ffn_gate_shexp.weight", "ffn_up_shexp.weight", "ffn_down_shexp.weight"};
-    if (std::none_of(std::begin(names), std::end(names),
-                     [&](const char* name) { return layer.find(name); }))
-        return;
-    // expert_shared_feed_forward_length is the width of one shared expert at times: the tensor is
-    // right.
-    const int64_t width = layer.dimension("ffn_gate_shexp.weight", 0);
-    if (width > largest_width) layer.fail_unsupported("ffn_gate_shexp.weight", "its width");
-    desc.shared_intermediate = static_cast<int32_t>(width);
-    desc.shared_activation = desc.activation;
-    desc.shared_is_gated = 1;
-    layer.weight("ffn_gate_shexp.weight", {MOE_ROLE_SHARED_GATE, 0, width, desc.hidden});
-    layer.weight("ffn_up_shexp.weight", {MOE_ROLE_SHARED_UP, 0, width, desc.hidden});
-    layer.weight("ffn_down_shexp.weight", {MOE_ROLE_SHARED_DOWN, 0, desc.hidden, width});
-}
-
-void build_silu_layer(LayerBuilder& layer) {
-    read_gguf_sizes(layer);
-    layer.desc().activation = MOE_ACTIVATION_SILU;
-    layer.desc().is_gated = 1;
-    add_router(layer, "ffn_gate_inp.weight");
-    add_gguf_experts(layer);
-    add_gguf_shared_expert(layer);
-}
-
-void build_softmax_layer(LayerBuilder& layer, bool norm) {
-    build_silu_layer(layer);
-    layer.desc().score = MOE_SCORE_SOFTMAX;
-    if (norm) set_gguf_norm(layer.desc());
-}
-
-void build_gated_shared_layer(LayerBuilder& layer, bool norm) {
-    build_softmax_layer(layer, norm);
-    if (layer.desc().shared_intermediate)
-        add_shared_expert_gate(layer, "ffn_gate_inp_shexp.weight");
-}
-
-void set_gating(LayerBuilder& layer, Gating implied) {
-    const auto key = layer.settings().find_integer({"expert_gating_func"}, 0, 4).value_or(0);
-    const Gating gating = key == 0 ? implied : static_cast<Gating>(key);
-    moe_layer_desc& desc = layer.desc();
-    switch (gating) {
-        case Gating::Sigmoid:
-            desc.score = MOE_SCORE_SIGMOID;
-            break;
-        case Gating::SqrtSoftplus:
-            desc.score = MOE_SCORE_SQRT_SOFTPLUS;
-            break;
-        case Gating::SoftmaxAfterTopK:
-            desc.score = MOE_SCORE_NONE;
-            desc.post_score = MOE_SCORE_SOFTMAX;
-            break;
-        default:
-            desc.score = MOE_SCORE_SOFTMAX;
-            break;
-    }
-}
-
-void add_selection_bias_if_any(LayerBuilder& layer) {
-    // Some converters leave the suffix out.
-    const char* names[] = {"exp_probs_b.bias", "exp_probs_b"};
-    for (const char* name : names) {
-        if (!layer.find(name)) continue;
-        layer.desc().has_selection_bias = 1;
-        layer.vector(name, {MOE_ROLE_SELECTION_BIAS, 0, 1, layer.desc().n_experts});
-        return;
-    }
-}
-
-enum class Norm { ByKey, Always };
-
-void build_scored_gguf(LayerBuilder& layer, Gating implied, Norm norm = Norm::ByKey) {
-    build_silu_layer(layer);
-    const Settings& settings = layer.settings();
-    moe_layer_desc& desc = layer.desc();
-    set_gating(layer, implied);
-    if (norm == Norm::Always || settings.find_flag("expert_weights_norm").value_or(false))
-        set_gguf_norm(desc);
-    const float scale = settings.find_number("expert_weights_scale").value_or(0.0f);
-    desc.has_routed_scale = 1;
-    desc.routed_scale = scale == 0.0f ? 1.0f : scale;  // llama.cpp takes 0 for no scale
-    const auto groups =
-        settings.find_integer({"expert_group_count"}, 0, desc.n_experts).value_or(0);
-    if (groups > 1) {
-        desc.n_group = static_cast<int32_t>(groups);
-        desc.topk_group =
-            static_cast<int32_t>(settings.integer({"expert_group_used_count"}, 1, groups));
-        desc.group_score = MOE_GROUP_SCORE_TOP2_SUM;  // llama.cpp knows no other
-    }
-    add_selection_bias_if_any(layer);
+constexpr GgufFacts with(GgufFacts facts, GgufLimit limit, GgufSharedLimit shared) {
+    facts.limit = limit;
+    facts.shared_limit = shared;
+    return facts;
 }
 
 }  // namespace
 
-void build_gguf_mixtral(LayerBuilder& layer) {
-    build_softmax_layer(layer, true);
-}
+// Softmax, with little else to say.
 
-void build_gguf_qwen2_moe(LayerBuilder& layer) {
-    build_gated_shared_layer(layer, false);
-}
-
-void build_gguf_qwen3_moe(LayerBuilder& layer) {
-    build_softmax_layer(layer, true);
-}
-
-void build_gguf_qwen3_next(LayerBuilder& layer) {
-    build_gated_shared_layer(layer, true);
-}
-
-void build_gguf_deepseek_v2(LayerBuilder& layer) {
-    build_scored_gguf(layer, Gating::Softmax);
-}
-
-void build_gguf_deepseek_v3(LayerBuilder& layer) {
-    build_scored_gguf(layer, Gating::Sigmoid);
-}
-
-// What a file does not say is as llama.cpp has it for the architecture, where the model's own code
-// may differ: Phi-3.5-MoE is a softmax there, not the sparsemixer.
 void build_gguf_softmax(LayerBuilder& layer) {
-    build_softmax_layer(layer, true);
-    add_selection_bias_if_any(layer);  // ERNIE-4.5
+    build_gguf_block(layer, {});
 }
 
 void build_gguf_plain_softmax(LayerBuilder& layer) {
-    build_softmax_layer(layer, false);
+    build_gguf_block(layer, {.norm = GgufNorm::Never});
+}
+
+void build_gguf_ernie(LayerBuilder& layer) {
+    build_gguf_block(layer, {.has_bias = true});
+}
+
+void build_gguf_qwen2_moe(LayerBuilder& layer) {
+    build_gguf_block(layer, {.norm = GgufNorm::Never, .has_shared_gate = true});
+}
+
+void build_gguf_qwen3_next(LayerBuilder& layer) {
+    build_gguf_block(layer, {.has_shared_gate = true});
+}
+
+void build_gguf_granite_swa(LayerBuilder& layer) {
+    build_gguf_block(layer, {.shared_is_merged = true});
+}
+
+void build_gguf_maple(LayerBuilder& layer) {
+    build_gguf_block(layer, {.limit = GgufLimit::BeforeActivation});
+}
+
+void build_gguf_nomic_bert(LayerBuilder& layer) {
+    build_gguf_block(
+        layer,
+        {.norm = GgufNorm::Never, .is_gated = false, .activation = MOE_ACTIVATION_GELU_TANH});
+}
+
+void build_gguf_deepseek(LayerBuilder& layer) {
+    build_gguf_block(layer, {.norm = GgufNorm::Never, .reads_scale = true});
 }
 
 void build_gguf_bailing_moe(LayerBuilder& layer) {
-    build_scored_gguf(layer, Gating::Softmax);
+    build_gguf_block(layer, {.norm = GgufNorm::ByKey, .reads_scale = true});
 }
 
-// llama.cpp does not load some of these without the key of the gating function. Here they are what
-// the model is in any case: converters leave the key out where config.json has no scoring_func.
-void build_gguf_sigmoid(LayerBuilder& layer) {
-    build_scored_gguf(layer, Gating::Sigmoid);
+// Scores that keys name.
+
+bool is_gguf_glm_flash(const SettingsPart& keys, const Settings& settings) {
+    constexpr int64_t glm_vocabulary = 154880;
+    const auto blocks = keys.find_integer("block_count", 0, INT32_MAX).value_or(0) -
+                        keys.find_integer("nextn_predict_layers", 0, INT32_MAX).value_or(0);
+    const auto written = keys.find_integer("vocab_size", 0, INT32_MAX);
+    const auto vocabulary =
+        written ? *written : settings.find_length("tokenizer.ggml.tokens").value_or(0);
+    return (blocks == 47 || blocks == 48) && vocabulary == glm_vocabulary;
+}
+
+void build_gguf_deepseek_v2(LayerBuilder& layer) {
+    const bool is_glm = is_gguf_glm_flash({layer.settings(), ""}, layer.settings());
+    build_gguf_block(layer, with(scored, is_glm ? GgufScore::Sigmoid : GgufScore::Softmax));
+}
+
+void build_gguf_scored(LayerBuilder& layer) {
+    build_gguf_block(layer, scored);
+}
+
+void build_gguf_scored_softmax(LayerBuilder& layer) {
+    build_gguf_block(layer, with(scored, GgufScore::Softmax));
 }
 
 void build_gguf_normalised_sigmoid(LayerBuilder& layer) {
-    build_scored_gguf(layer, Gating::Sigmoid, Norm::Always);
+    build_gguf_block(layer, {.score = GgufScore::Sigmoid, .reads_score = true, .has_bias = true});
 }
 
-void build_gguf_llama4(LayerBuilder& layer) {
-    build_silu_layer(layer);
-    layer.desc().post_score = MOE_SCORE_SIGMOID;
-    layer.desc().weight_on = MOE_WEIGHT_ON_INPUT;
+void build_gguf_mimo2(LayerBuilder& layer) {
+    build_gguf_block(layer, {.score = GgufScore::Sigmoid, .has_bias = true});
+}
+
+void build_gguf_kimi_linear(LayerBuilder& layer) {
+    build_gguf_block(
+        layer,
+        {.score = GgufScore::Sigmoid, .reads_score = true, .reads_scale = true, .has_bias = true});
+}
+
+// The mean of the experts' sum and of the shared expert.
+void build_gguf_cohere2_moe(LayerBuilder& layer) {
+    GgufFacts facts = scored;
+    facts.has_bias = false;
+    build_gguf_block(layer, facts);
+    if (layer.desc().shared_intermediate) layer.desc().combine = MOE_COMBINE_MEAN;
+}
+
+void build_gguf_post_limited(LayerBuilder& layer) {
+    build_gguf_block(layer, with(scored, GgufLimit::AfterActivation, GgufSharedLimit::ByKey));
+}
+
+void build_gguf_glm5_next(LayerBuilder& layer) {
+    build_gguf_block(layer,
+                     with(scored, GgufLimit::BeforeActivation, GgufSharedLimit::ByKeyOrAsExperts));
+}
+
+void build_gguf_hy_v4(LayerBuilder& layer) {
+    build_gguf_block(layer, with(scored, GgufLimit::BeforeActivation, GgufSharedLimit::None));
+}
+
+// The first layers take their experts from a table of token ids.
+void build_gguf_deepseek_v4(LayerBuilder& layer) {
+    constexpr const char* table = "ffn_gate_tid2eid.weight";
+    const bool hash = layer.find(table) != nullptr;
+    GgufFacts facts = with(with(scored, GgufScore::SqrtSoftplus), GgufLimit::BeforeActivation,
+                           GgufSharedLimit::ByKeyOrAsExperts);
+    facts.reads_score = false;
+    facts.has_bias = !hash;
+    build_gguf_block(layer, facts);
+    if (hash) add_hash_table(layer, table);
+}
+
+// Other activations.
+
+void build_gguf_minimax_m3(LayerBuilder& layer) {
+    build_gguf_block(layer, scored);
+    set_oai_activation(layer.desc(), 7.0f);  // a constant in llama.cpp
+    give_shared_expert_the_limits(layer.desc());
 }
 
 void build_gguf_gpt_oss(LayerBuilder& layer) {
-    // The converter has taken gate and up apart; limits and alpha are fixed in llama.cpp.
-    build_silu_layer(layer);
+    // The converter has taken gate and up apart.
+    const GgufFacts facts = {.score = GgufScore::SoftmaxAfterTopK, .norm = GgufNorm::Never};
+    read_gguf_sizes(layer, facts);
     moe_layer_desc& desc = layer.desc();
     set_gpt_oss_layer(desc, 7.0f);
+    set_gguf_routing(layer, facts);
+    add_gguf_tensors(layer, facts);
     layer.vector("ffn_gate_inp.bias", {MOE_ROLE_ROUTER_BIAS, 0, 1, desc.n_experts});
     layer.vector("ffn_gate_exps.bias", {MOE_ROLE_GATE_BIAS, MOE_ALL_EXPERTS, 1, desc.intermediate});
     layer.vector("ffn_up_exps.bias", {MOE_ROLE_UP_BIAS, MOE_ALL_EXPERTS, 1, desc.intermediate});
     layer.vector("ffn_down_exps.bias", {MOE_ROLE_DOWN_BIAS, MOE_ALL_EXPERTS, 1, desc.hidden});
+}
+
+void build_gguf_llama4(LayerBuilder& layer) {
+    // The logits choose.
+    build_gguf_block(layer, {.score = GgufScore::Sigmoid, .norm = GgufNorm::Never});
+    layer.desc().score = MOE_SCORE_NONE;
+    layer.desc().post_score = MOE_SCORE_SIGMOID;
+    layer.desc().weight_on = MOE_WEIGHT_ON_INPUT;
+}
+
+// The factors of the experts lie beside down, and LayerBuilder finds them. The rest as in
+// safetensors: the router's input is the program's, and so is the dense MLP.
+void build_gguf_gemma4(LayerBuilder& layer) {
+    build_gguf_block(layer, {.activation = MOE_ACTIVATION_GELU_TANH});
+    moe_layer_desc& desc = layer.desc();
+    desc.has_router_norm = desc.has_router_norm_weight = 1;
+    desc.router_norm_eps = layer.settings().number(gguf_norm_eps);
+    desc.has_router_input_scale = 1;
+    desc.router_input_scale = 1.0f / std::sqrt(static_cast<float>(desc.hidden));
+    layer.vector("ffn_gate_inp.scale", {MOE_ROLE_ROUTER_NORM, 0, 1, desc.hidden});
+}
+
+void build_gguf_nemotron_h(LayerBuilder& layer) {
+    build_gguf_block(layer, {.score = GgufScore::Sigmoid,
+                             .norm = GgufNorm::ByKey,
+                             .reads_scale = true,
+                             .has_bias = true,
+                             .is_gated = false,
+                             .activation = MOE_ACTIVATION_RELU2,
+                             .latent_in = "ffn_latent_down.weight",
+                             .latent_out = "ffn_latent_up.weight"});
+}
+
+void build_gguf_kimi_k3(LayerBuilder& layer) {
+    GgufFacts facts = scored;
+    facts.activation = MOE_ACTIVATION_SITU;
+    facts.latent_in = "ffn_routed_down.weight";
+    facts.latent_out = "ffn_routed_up.weight";
+    facts.latent_norm = "ffn_routed_norm.weight";
+    moe_layer_desc& desc = layer.desc();
+    desc.situ_beta = layer.settings().number("activation.situ_beta");
+    desc.situ_beta_up = layer.settings().number("activation.situ_linear_beta");
+    build_gguf_block(layer, facts);
 }
 
 }  // namespace moe

@@ -42,16 +42,52 @@ void add_stacks_with_biases(LayerBuilder& layer) {
     layer.vector("experts.down_proj.bias", {MOE_ROLE_DOWN_BIAS, MOE_ALL_EXPERTS, 1, hidden});
 }
 
-}  // namespace
+// One by one, as quantisers write them that know linear modules alone: under "experts." or in a
+// list of that name once more, or in two lists, where the rows lie as in the stack.
+bool add_separate_experts_with_biases(LayerBuilder& layer, moe_gate_up_order order) {
+    const moe_layer_desc& desc = layer.desc();
+    const int64_t hidden = desc.hidden, width = desc.intermediate;
+    const auto matrix = [&](const std::string& stem, const LayerBuilder::Wanted& weight,
+                            moe_role bias_role) {
+        layer.weight(stem + ".weight", weight);
+        LayerBuilder::Wanted bias = weight;
+        bias.role = bias_role;
+        bias.columns = weight.rows;
+        bias.rows = 1;
+        layer.vector(stem + ".bias", bias);
+    };
+    if (layer.has_weight("experts.gate_up_projs.0.weight")) {
+        const FusedForm form = {MOE_ORIENTATION_OUT_IN, order};
+        for (int32_t e = 0; e < desc.n_experts; ++e) {
+            matrix(fmt::format("experts.gate_up_projs.{}", e),
+                   {MOE_ROLE_GATE_UP, e, 2 * width, hidden, false, form}, MOE_ROLE_GATE_UP_BIAS);
+            matrix(fmt::format("experts.down_projs.{}", e), {MOE_ROLE_DOWN, e, hidden, width},
+                   MOE_ROLE_DOWN_BIAS);
+        }
+        return true;
+    }
+    for (const char* list : {"experts.", "experts.experts."}) {
+        if (!layer.has_weight(fmt::format("{}0.gate_proj.weight", list))) continue;
+        for (int32_t e = 0; e < desc.n_experts; ++e) {
+            const std::string stem = fmt::format("{}{}.", list, e);
+            matrix(stem + "gate_proj", {MOE_ROLE_GATE, e, width, hidden}, MOE_ROLE_GATE_BIAS);
+            matrix(stem + "up_proj", {MOE_ROLE_UP, e, width, hidden}, MOE_ROLE_UP_BIAS);
+            matrix(stem + "down_proj", {MOE_ROLE_DOWN, e, hidden, width}, MOE_ROLE_DOWN_BIAS);
+        }
+        return true;
+    }
+    return false;
+}
 
-void build_gpt_oss(LayerBuilder& layer) {
-    constexpr FusedForm form = {MOE_ORIENTATION_IN_OUT, MOE_GATE_UP_INTERLEAVED};
+void build_with(LayerBuilder& layer, const FusedForm& form) {
     read_sizes(layer, {"intermediate_size"});
     moe_layer_desc& desc = layer.desc();
     set_gpt_oss_layer(desc, layer.settings().find_number("swiglu_limit").value_or(7.0f));
+    desc.activation_alpha = layer.settings().find_number("swiglu_alpha").value_or(1.702f);
     const Names& names = layer.find(openai.router) ? openai : transformers;
     add_router(layer, names.router);
     layer.vector(names.router_bias, {MOE_ROLE_ROUTER_BIAS, 0, 1, desc.n_experts});
+    if (add_separate_experts_with_biases(layer, form.order)) return;
     const int64_t hidden = desc.hidden, width = desc.intermediate;
     if (layer.has_weight("experts.gate_proj.weight")) return add_stacks_with_biases(layer);
     const LayerBuilder::Wanted gate_up = {
@@ -69,6 +105,18 @@ void build_gpt_oss(LayerBuilder& layer) {
     layer.vector(names.gate_up_bias,
                  {MOE_ROLE_GATE_UP_BIAS, MOE_ALL_EXPERTS, 1, 2 * width, true, form});
     layer.vector(names.down_bias, {MOE_ROLE_DOWN_BIAS, MOE_ALL_EXPERTS, 1, hidden, true, form});
+}
+
+}  // namespace
+
+void build_gpt_oss(LayerBuilder& layer) {
+    build_with(layer, {MOE_ORIENTATION_IN_OUT, MOE_GATE_UP_INTERLEAVED});
+}
+
+// Gate before up. Its weights are divided by top_k and the sum multiplied by it: as those of
+// gpt-oss.
+void build_openai_privacy_filter(LayerBuilder& layer) {
+    build_with(layer, {MOE_ORIENTATION_IN_OUT, MOE_GATE_UP_GATE_FIRST});
 }
 
 }  // namespace moe

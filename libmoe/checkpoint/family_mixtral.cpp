@@ -23,6 +23,17 @@ void build_mixtral(LayerBuilder& layer) {
     add_experts(layer);
 }
 
+// Merged tensors under names of their own.
+void build_iquest_q1(LayerBuilder& layer) {
+    read_sizes(layer, {"intermediate_size"});
+    set_activation(layer);
+    set_softmax_routing(layer.desc(), true);
+    add_router(layer, "router.weight");
+    const int64_t hidden = layer.desc().hidden, width = layer.desc().intermediate;
+    layer.weight("experts.fc", {MOE_ROLE_GATE_UP, MOE_ALL_EXPERTS, 2 * width, hidden, true});
+    layer.weight("experts.proj", {MOE_ROLE_DOWN, MOE_ALL_EXPERTS, hidden, width, true});
+}
+
 void build_phimoe(LayerBuilder& layer) {
     read_sizes(layer, {"intermediate_size"});
     set_activation(layer);
@@ -64,16 +75,18 @@ void build_dbrx(LayerBuilder& layer) {
 }
 
 // Softmax of the logits chosen. The block's shared expert lies beside it: names are those of the
-// whole layer.
+// whole layer. transformers' own names for the stacks, and one by one as quantisers write them, are
+// those of others.
 void build_granitemoe(LayerBuilder& layer) {
     read_sizes(layer, {"intermediate_size"});
     set_activation(layer);
     moe_layer_desc& desc = layer.desc();
     set_softmax_of_selected(desc);
-    add_router(layer, "block_sparse_moe.router.layer.weight");
+    add_router(layer, first_weight(layer, {"block_sparse_moe.router.layer.weight",
+                                           "block_sparse_moe.router.weight"}));
     const int64_t hidden = desc.hidden, width = desc.intermediate;
-    if (!stack_stem(layer).empty()) {
-        add_experts(layer);
+    if (!stack_stem(layer).empty() || layer.has_any("block_sparse_moe.experts.")) {
+        add_experts(layer, {}, "block_sparse_moe.experts.");
     } else {
         layer.weight("block_sparse_moe.input_linear.weight",
                      {MOE_ROLE_GATE_UP, MOE_ALL_EXPERTS, 2 * width, hidden, true});

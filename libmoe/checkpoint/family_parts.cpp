@@ -1,4 +1,5 @@
 // Parts of layers that several families share.
+#include <algorithm>
 #include <string>
 
 #include "libmoe/base/error.hpp"
@@ -17,20 +18,22 @@ struct ExpertNames {
     const char* up;
     const char* down;
 };
-// Both spellings occur under either block name.
-constexpr ExpertNames spellings[] = {{"gate_proj", "up_proj", "down_proj"}, {"w1", "w3", "w2"}};
+// All occur under any block name; the third as transformers saves the shared expert of Hunyuan 4.
+constexpr ExpertNames spellings[] = {{"gate_proj", "up_proj", "down_proj"},
+                                     {"w1", "w3", "w2"},
+                                     {"linear_gate", "up_proj", "down_proj"}};
 
-std::string expert_weight(int32_t expert, const char* name) {
-    return fmt::format("experts.{}.{}.weight", expert, name);
+std::string expert_weight(std::string_view stem, int32_t expert, const char* name) {
+    return fmt::format("{}{}.{}.weight", stem, expert, name);
 }
 
-void add_separate_experts(LayerBuilder& layer, const ExpertNames& names) {
+void add_separate_experts(LayerBuilder& layer, std::string_view stem, const ExpertNames& names) {
     const moe_layer_desc& desc = layer.desc();
     const int32_t features = expert_features(desc), width = desc.intermediate;
     for (int32_t e = 0; e < desc.n_experts; ++e) {
-        layer.weight(expert_weight(e, names.gate), {MOE_ROLE_GATE, e, width, features});
-        layer.weight(expert_weight(e, names.up), {MOE_ROLE_UP, e, width, features});
-        layer.weight(expert_weight(e, names.down), {MOE_ROLE_DOWN, e, features, width});
+        layer.weight(expert_weight(stem, e, names.gate), {MOE_ROLE_GATE, e, width, features});
+        layer.weight(expert_weight(stem, e, names.up), {MOE_ROLE_UP, e, width, features});
+        layer.weight(expert_weight(stem, e, names.down), {MOE_ROLE_DOWN, e, features, width});
     }
 }
 
@@ -100,6 +103,29 @@ void set_routed_scale(LayerBuilder& layer, std::string_view key, float implied) 
     layer.desc().routed_scale = layer.settings().find_number(key).value_or(implied);
 }
 
+void set_limit_before(moe_layer_desc& desc, float limit) {
+    if (limit <= 0) return;
+    desc.has_gate_limit = desc.has_up_limit = 1;
+    desc.gate_limit = desc.up_limit = limit;
+}
+
+void set_limit_after(moe_layer_desc& desc, float limit) {
+    if (limit <= 0) return;
+    desc.has_post_limit = desc.has_up_limit = 1;
+    desc.post_limit = desc.up_limit = limit;
+}
+
+void set_shared_limit_after(moe_layer_desc& desc, float limit) {
+    if (limit <= 0) return;
+    desc.has_shared_post_limit = desc.has_shared_up_limit = 1;
+    desc.shared_post_limit = desc.shared_up_limit = limit;
+}
+
+float number_of_layer(const LayerBuilder& layer, std::string_view key) {
+    const std::string listed = fmt::format("{}.{}", key, layer.number());
+    return layer.settings().find_number(listed).value_or(0.0f);
+}
+
 void set_groups(LayerBuilder& layer, int32_t default_groups, int32_t default_kept,
                 moe_group_score score) {
     const Settings& settings = layer.settings();
@@ -154,9 +180,7 @@ void set_softmax_routing(moe_layer_desc& desc, bool renormalize) {
     desc.renormalize = renormalize ? MOE_RENORMALIZE_SUM_ADD : MOE_RENORMALIZE_NONE;
 }
 
-void set_gpt_oss_layer(moe_layer_desc& desc, float limit) {
-    desc.score = MOE_SCORE_NONE;
-    desc.post_score = MOE_SCORE_SOFTMAX;
+void set_oai_activation(moe_layer_desc& desc, float limit) {
     desc.activation = MOE_ACTIVATION_SILU;
     desc.is_gated = 1;
     desc.has_activation_alpha = 1;
@@ -164,6 +188,12 @@ void set_gpt_oss_layer(moe_layer_desc& desc, float limit) {
     desc.activation_up_offset = 1.0f;
     desc.has_gate_limit = desc.has_up_limit = 1;
     desc.gate_limit = desc.up_limit = limit;
+}
+
+void set_gpt_oss_layer(moe_layer_desc& desc, float limit) {
+    desc.score = MOE_SCORE_NONE;
+    desc.post_score = MOE_SCORE_SOFTMAX;
+    set_oai_activation(desc, limit);
     desc.has_router_bias = 1;
     desc.has_gate_bias = desc.has_up_bias = desc.has_down_bias = 1;
 }
@@ -190,22 +220,28 @@ std::string_view stack_stem(const LayerBuilder& layer) {
     return {};
 }
 
-void add_experts(LayerBuilder& layer, const FusedForm& form) {
+void add_experts(LayerBuilder& layer, const FusedForm& form, std::string_view stem) {
     const moe_layer_desc& desc = layer.desc();
     for (const ExpertNames& names : spellings) {
-        if (layer.has_weight(expert_weight(0, names.gate)))
-            return add_separate_experts(layer, names);
+        if (layer.has_weight(expert_weight(stem, 0, names.gate)))
+            return add_separate_experts(layer, stem, names);
     }
-    if (const std::string_view stem = stack_stem(layer); !stem.empty())
-        return add_stacked_experts(layer, stem);
-    if (!layer.find("experts.gate_up_proj") && !layer.find("experts._gate_up_proj_qdata")) {
+    if (const std::string_view stacks = stack_stem(layer); !stacks.empty())
+        return add_stacked_experts(layer, stacks);
+    const std::string gate_up = std::string(stem) + "gate_up_proj";
+    if (!layer.find(gate_up) && !layer.find(std::string(stem) + "_gate_up_proj_qdata")) {
         layer.fail_missing(
-            "experts.0.gate_proj.weight, experts.0.w1.weight or experts.gate_up_proj");
+            fmt::format("{0}0.gate_proj.weight, {0}0.w1.weight or {1}", stem, gate_up));
     }
     const int64_t features = expert_features(desc), width = desc.intermediate;
-    layer.weight("experts.gate_up_proj",
-                 {MOE_ROLE_GATE_UP, MOE_ALL_EXPERTS, 2 * width, features, true, form});
-    layer.weight("experts.down_proj",
+    LayerBuilder::Wanted both = {
+        MOE_ROLE_GATE_UP, MOE_ALL_EXPERTS, 2 * width, features, true, form};
+    // transformers 5 writes a gate and an up of identity experts, too, and no down.
+    const bool has_more = desc.n_identity_experts && layer.find(gate_up) &&
+                          layer.dimension(gate_up, 0) == desc.n_experts + desc.n_identity_experts;
+    if (has_more) both.unread_experts = desc.n_identity_experts;
+    layer.weight(gate_up, both);
+    layer.weight(std::string(stem) + "down_proj",
                  {MOE_ROLE_DOWN, MOE_ALL_EXPERTS, features, width, true, form});
 }
 
@@ -232,7 +268,10 @@ void add_shared_expert(LayerBuilder& layer, std::string_view stem) {
     // As transformers 5 saves MiniMax-M3.
     if (layer.has_weight(name("gate_up_proj")))
         return add_shared_gate_up(layer, name("gate_up_proj"), name("down_proj"), {});
-    const ExpertNames& names = spellings[layer.has_weight(name("w1")) ? 1 : 0];
+    const auto known =
+        std::find_if(std::begin(spellings), std::end(spellings),
+                     [&](const ExpertNames& one) { return layer.has_weight(name(one.gate)); });
+    const ExpertNames& names = known == std::end(spellings) ? spellings[0] : *known;
     const int64_t width = layer.rows_of(name(names.gate)), hidden = layer.desc().hidden;
     set_shared_expert(layer, width, name(names.gate));
     layer.weight(name(names.gate), {MOE_ROLE_SHARED_GATE, 0, width, hidden});
@@ -246,7 +285,8 @@ void add_any_shared_expert(LayerBuilder& layer, SettingKeys stems) {
         {"n_shared_experts", "num_shared_experts", "moe_num_shared_experts", "num_shared_expert"},
         0, 4096);
     for (const std::string_view stem : stems)
-        for (const char* first : {"gate_proj.weight", "w1.weight", "gate_up_proj.weight"})
+        for (const char* first :
+             {"gate_proj.weight", "w1.weight", "linear_gate.weight", "gate_up_proj.weight"})
             if (layer.has_weight(std::string(stem) + first)) return add_shared_expert(layer, stem);
     // Says what is missing; tensors of a spelling that is not known must not pass for no expert.
     for (const std::string_view stem : stems)

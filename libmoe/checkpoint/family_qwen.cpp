@@ -63,6 +63,16 @@ void build_qwen3_vl_moe(LayerBuilder& layer) {
     build_qwen(layer, true, {MOE_ORIENTATION_IN_OUT, MOE_GATE_UP_GATE_FIRST});
 }
 
+void build_mellum(LayerBuilder& layer) {
+    build_qwen(layer, true);
+}
+
+// The shared expert has no gate.
+void build_lara_mini(LayerBuilder& layer) {
+    build_qwen(layer, true);
+    add_any_shared_expert(layer, {"shared_expert."});
+}
+
 void build_olmoe(LayerBuilder& layer) {
     build_qwen(layer, false, {}, "intermediate_size");
 }

@@ -1,6 +1,6 @@
 // Sigmoid scores with a selection bias under many names: GLM, dots, MiniMax, Kimi-Linear, K3, Ling,
-// Hunyuan 3, Trinity, Laguna, LFM2, MiMo, EXAONE, Step and Nemotron-H. What a configuration leaves
-// out is taken from the family's configuration class in transformers.
+// Hunyuan 3 and 4, Trinity, Laguna, LFM2, MiMo, EXAONE, Sarvam, Beam, Step and Nemotron-H. What a
+// configuration leaves out is taken from the family's configuration class in transformers.
 #include <string>
 
 #include "libmoe/base/error.hpp"
@@ -20,12 +20,45 @@ void build_glm_moe_dsa(LayerBuilder& layer) {
     build_scored_layer(layer, {.scale = 2.5f});
 }
 
+// Gate and up are clamped before the activation, in both kinds of experts.
+void build_glm5_next(LayerBuilder& layer) {
+    build_scored_layer(layer, {.scale = 2.5f});
+    set_limit_before(layer.desc(), layer.settings().find_number("swiglu_limit").value_or(10.0f));
+    give_shared_expert_the_limits(layer.desc());
+}
+
+// In the routed experts alone.
+void build_hy_v4(LayerBuilder& layer) {
+    build_scored_layer(layer, {.scale = 2.827f});
+    set_limit_before(layer.desc(), layer.settings().find_number("swiglu_limit").value_or(10.0f));
+}
+
+void build_flint(LayerBuilder& layer) {
+    build_scored_layer(layer, {.bias = "", .shared = "shared_expert.", .eps = 0});
+}
+
+void build_sarvam_moe(LayerBuilder& layer) {
+    build_scored_layer(layer, {.bias = "gate.expert_bias", .scale = 2.5f});
+}
+
+void build_param2moe(LayerBuilder& layer) {
+    build_scored_layer(layer, {.bias = "gate.expert_bias"});
+}
+
+// The model scales the sum of the experts; here the weights are, which is the same.
+void build_beam(LayerBuilder& layer) {
+    build_scored_layer(layer, {.shared = "", .groups = 8, .kept_groups = 4, .scale = 2.5f});
+}
+
 void build_dots1(LayerBuilder& layer) {
     build_scored_layer(layer, {.norm = false});
 }
 
+// Some have limits in a list, for both kinds of experts.
 void build_exaone_moe(LayerBuilder& layer) {
     build_scored_layer(layer, {.bias = "e_score_correction_bias", .scale = 2.5f});
+    set_limit_before(layer.desc(), number_of_layer(layer, "swiglu_limits"));
+    give_shared_expert_the_limits(layer.desc());
 }
 
 void build_mimo_v2_flash(LayerBuilder& layer) {
@@ -35,6 +68,11 @@ void build_mimo_v2_flash(LayerBuilder& layer) {
 // A softmax, with groups where the configuration has them, and no bias.
 void build_mistral4(LayerBuilder& layer) {
     build_scored_layer(layer, {.score = MOE_SCORE_SOFTMAX, .bias = ""});
+}
+
+void build_mistral_large4(LayerBuilder& layer) {
+    require_flag(layer.settings(), "norm_topk_prob", true);
+    build_mistral4(layer);
 }
 
 // Kimi-K3 is one whose experts lie between projections to a latent, with a norm before the second.
@@ -59,9 +97,12 @@ void build_bailing_moe(LayerBuilder& layer) {
     build_scored_layer(layer, {.bias = "gate.expert_bias", .scale = 2.5f});
 }
 
+// The third generation has limits in lists, a value for each layer.
 void build_bailing_hybrid(LayerBuilder& layer) {
     build_scored_layer(layer,
                        {.bias = "gate.expert_bias", .groups = 8, .kept_groups = 4, .scale = 2.5f});
+    set_limit_after(layer.desc(), number_of_layer(layer, "expert_swiglu_limit_list"));
+    set_shared_limit_after(layer.desc(), number_of_layer(layer, "share_expert_swiglu_limit_list"));
 }
 
 void build_minimax_m2(LayerBuilder& layer) {
@@ -142,22 +183,13 @@ void build_step(LayerBuilder& layer) {
     if (settings.find_flag("norm_expert_weight").value_or(true))
         desc.renormalize = MOE_RENORMALIZE_SUM_ADD;
     set_routed_scale(layer, "moe_router_scaling_factor", 1.0f);
-    const auto limit = [&](const char* key) {
-        return settings.find_number(fmt::format("{}.{}", key, layer.number())).value_or(0.0f);
-    };
-    if (const float most = limit("swiglu_limits"); most > 0) {
-        desc.has_post_limit = desc.has_up_limit = 1;
-        desc.post_limit = desc.up_limit = most;
-    }
+    set_limit_after(desc, number_of_layer(layer, "swiglu_limits"));
     add_router(layer, first_weight(layer, {"moe.gate.weight", "gate.gate.weight"}));
     add_selection_bias(layer, {"moe.router_bias", "gate.router_bias"});
     if (stack_stem(layer).empty()) (void)layer.get("moe.gate_proj.weight");  // says what is missing
     add_experts(layer);
     add_shared_expert(layer, "share_expert.");
-    if (const float most = limit("swiglu_limits_shared"); most > 0) {
-        desc.has_shared_post_limit = desc.has_shared_up_limit = 1;
-        desc.shared_post_limit = desc.shared_up_limit = most;
-    }
+    set_shared_limit_after(desc, number_of_layer(layer, "swiglu_limits_shared"));
 }
 
 namespace {
@@ -168,6 +200,11 @@ void add_ungated_experts(LayerBuilder& layer) {
     if (layer.has_weight("switch_mlp.fc1.weight")) {  // MLX
         layer.weight("switch_mlp.fc1.weight", {MOE_ROLE_UP, MOE_ALL_EXPERTS, width, features});
         layer.weight("switch_mlp.fc2.weight", {MOE_ROLE_DOWN, MOE_ALL_EXPERTS, features, width});
+        return;
+    }
+    if (layer.find("experts.up_proj")) {  // as transformers has it in memory
+        layer.weight("experts.up_proj", {MOE_ROLE_UP, MOE_ALL_EXPERTS, width, features});
+        layer.weight("experts.down_proj", {MOE_ROLE_DOWN, MOE_ALL_EXPERTS, features, width});
         return;
     }
     for (int32_t e = 0; e < desc.n_experts; ++e) {

@@ -16,6 +16,8 @@ namespace {
 constexpr uint64_t longest_key = 65535;
 constexpr uint64_t longest_string = uint64_t{1} << 30;
 constexpr uint64_t longest_array = uint64_t{1} << 30;
+// Arrays of numbers up to this length may have a value for each layer and are kept.
+constexpr uint64_t longest_kept_array = 512;
 constexpr uint64_t longest_tensor_name = 63;
 constexpr uint64_t smallest_pair = 8 + 1 + 4 + 1;  // key length, key, type, value
 constexpr uint64_t smallest_info =
@@ -103,8 +105,8 @@ class Reader {
         const auto type = cursor_.value<uint32_t>("a value type");
         if (type >= value_count) fail_key("has the unknown value type {}", type);
         if (key_ == alignment_key) return read_alignment(type);
-        if (type == value_array) return skip_array();
-        read_scalar(type);
+        if (type == value_array) return read_array();
+        read_scalar(key_, type);
     }
 
     void read_alignment(uint32_t type) {
@@ -115,68 +117,71 @@ class Reader {
         settings_.add_integer(key_, alignment);
     }
 
-    void read_scalar(uint32_t type) {
+    void read_scalar(std::string_view key, uint32_t type) {
         switch (type) {
             case value_u8:
-                return add_integer<uint8_t>();
+                return add_integer<uint8_t>(key);
             case value_i8:
-                return add_integer<int8_t>();
+                return add_integer<int8_t>(key);
             case value_u16:
-                return add_integer<uint16_t>();
+                return add_integer<uint16_t>(key);
             case value_i16:
-                return add_integer<int16_t>();
+                return add_integer<int16_t>(key);
             case value_u32:
-                return add_integer<uint32_t>();
+                return add_integer<uint32_t>(key);
             case value_i32:
-                return add_integer<int32_t>();
+                return add_integer<int32_t>(key);
             case value_i64:
-                return add_integer<int64_t>();
+                return add_integer<int64_t>(key);
             case value_u64:
-                return add_unsigned();
+                return add_unsigned(key);
             case value_f32:
-                return settings_.add_real(key_, cursor_.value<float>("a value"));
+                return settings_.add_real(key, cursor_.value<float>("a value"));
             case value_f64:
-                return settings_.add_real(key_, cursor_.value<double>("a value"));
+                return settings_.add_real(key, cursor_.value<double>("a value"));
             case value_bool:
-                return settings_.add_flag(key_, read_bool());
+                return settings_.add_flag(key, read_bool());
             default:
-                return read_string();
+                return read_string(key);
         }
     }
     template <class T>
-    void add_integer() {
-        settings_.add_integer(key_, static_cast<int64_t>(cursor_.value<T>("a value")));
+    void add_integer(std::string_view key) {
+        settings_.add_integer(key, static_cast<int64_t>(cursor_.value<T>("a value")));
     }
-    void add_unsigned() {
+    void add_unsigned(std::string_view key) {
         const auto number = cursor_.value<uint64_t>("a value");
         if (number > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-            return settings_.add_real(key_, static_cast<double>(number));
+            return settings_.add_real(key, static_cast<double>(number));
         }
-        settings_.add_integer(key_, static_cast<int64_t>(number));
+        settings_.add_integer(key, static_cast<int64_t>(number));
     }
     bool read_bool() {
         const auto byte = cursor_.value<uint8_t>("a value");
         if (byte > 1) fail_key("is a bool that is neither 0 nor 1 but {}", byte);
         return byte == 1;
     }
-    void read_string() {
+    void read_string(std::string_view key) {
         const uint64_t length = read_length(longest_string, "a string");
         cursor_.need_items(length, 1, "a string");
         const uint64_t kept = std::min(length, uint64_t{4096});
-        settings_.add_text(key_, cursor_.bytes(kept, "a string"));
+        settings_.add_text(key, cursor_.bytes(kept, "a string"));
         cursor_.skip(length - kept, "a string");
     }
 
-    void skip_array() {
+    // "key.3" is the fourth number, as it is of a list of config.json.
+    void read_array() {
         const auto type = cursor_.value<uint32_t>("an array's type");
         if (type == value_array) fail_key("is an array of arrays");
         if (type >= value_count) fail_key("is an array of an unknown type: {}", type);
         const auto count = cursor_.value<uint64_t>("an array's length");
         if (count > longest_array) fail_key("is an array of more than 2^30 elements: {}", count);
         cursor_.need_items(count, value_bytes[type] ? value_bytes[type] : 8, "an array");
-        settings_.add_array(key_);
+        settings_.add_array(key_, static_cast<int64_t>(count));
         if (type == value_bool) {
             for (uint64_t i = 0; i < count; ++i) read_bool();
+        } else if (type != value_string && count <= longest_kept_array) {
+            for (uint64_t i = 0; i < count; ++i) read_scalar(fmt::format("{}.{}", key_, i), type);
         } else if (type == value_string) {
             for (uint64_t i = 0; i < count; ++i) {
                 cursor_.skip(read_length(longest_string, "a string"), "a string");

@@ -192,13 +192,16 @@ std::string with_quoted_numbers(std::string_view text) {
 
 }  // namespace
 
+void parse_config_json(std::string_view text, std::string_view file, int max_depth,
+                       JsonEvents& events) {
+    const bool is_plain = text.find("Infinity") == text.npos && text.find("NaN") == text.npos;
+    if (is_plain) return parse_json(text, file, max_depth, events);
+    parse_json(with_quoted_numbers(text), file, max_depth, events);
+}
+
 void read_settings_json(std::string_view text, std::string_view file, Settings& settings) {
     SettingsEvents events(file, settings);
-    const bool is_plain = text.find("Infinity") == text.npos && text.find("NaN") == text.npos;
-    if (is_plain)
-        parse_json(text, file, max_config_depth, events);
-    else
-        parse_json(with_quoted_numbers(text), file, max_config_depth, events);
+    parse_config_json(text, file, max_config_depth, events);
     settings.finish(Settings::Duplicates::LastWins);
 }
 

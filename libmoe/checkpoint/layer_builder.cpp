@@ -94,7 +94,7 @@ const std::byte* LayerBuilder::pointer(const TensorEntry& entry) const {
 }
 
 void LayerBuilder::check_shape(const TensorEntry& entry, std::initializer_list<int64_t> wanted,
-                               bool ignore_leading_ones) const {
+                               bool ignore_leading_ones, std::string_view why) const {
     std::span<const int64_t> want(wanted.begin(), wanted.size());
     std::span<const int64_t> got = entry.dims();
     if (ignore_leading_ones) {
@@ -102,16 +102,17 @@ void LayerBuilder::check_shape(const TensorEntry& entry, std::initializer_list<i
         got = without_leading_ones(got);
     }
     if (std::equal(want.begin(), want.end(), got.begin(), got.end())) return;
-    fail_entry(
-        MOE_ERROR_CORRUPT_FILE, entry,
-        fmt::format("has shape {}, {} is wanted", shape_text(entry.dims()), shape_text(want)));
+    fail_entry(MOE_ERROR_CORRUPT_FILE, entry,
+               fmt::format("has shape {}, {} is wanted{}", shape_text(entry.dims()),
+                           shape_text(want), why));
 }
 
 // GGUF drops trailing dimensions of one, which are the leading ones here.
 void LayerBuilder::check_matrix(const TensorEntry& entry, const Wanted& wanted, int64_t rows,
                                 int64_t columns) const {
     if (wanted.expert == MOE_ALL_EXPERTS) {
-        check_shape(entry, {out_.desc.n_experts, rows, columns}, files_.is_gguf);
+        check_shape(entry, {out_.desc.n_experts + wanted.unread_experts, rows, columns},
+                    files_.is_gguf);
     } else {
         check_shape(entry, {rows, columns}, files_.is_gguf);
     }
@@ -266,17 +267,8 @@ int64_t LayerBuilder::rows_of(std::string_view name) const {
 // Those whose codes are recognised by the name of their tensor.
 bool LayerBuilder::add_quantised(const WeightName& of, const Wanted& wanted) {
     const std::string& stem = of.stem;
-    if (const TensorEntry* codes = find(stem + ".qweight")) {
-        const auto method = quantization().find_text("quant_method");
-        if (!method)
-            fail_entry(MOE_ERROR_NOT_FOUND, *codes,
-                       fmt::format("{} has no quant_method, which says whether this is GPTQ or AWQ",
-                                   settings().file()));
-        if (method == "gptq") return add_gptq(stem, wanted), true;
-        if (method == "awq") return add_awq(stem, wanted), true;
-        fail_unsupported(stem + ".qweight", fmt::format("quant_method '{}', neither gptq nor awq,",
-                                                        printable(*method).text));
-    }
+    if (const TensorEntry* codes = find(stem + ".qweight"))
+        return add_qweight(stem, *codes, wanted), true;
     if (const TensorEntry* packed = find(stem + ".weight_packed")) {
         if (packed->element->type == MOE_TYPE_U8 || packed->element->type == MOE_TYPE_E2M1)
             return add_fp4(of, *packed, wanted), true;
@@ -303,13 +295,15 @@ void LayerBuilder::add_weight(const WeightName& of, const Wanted& wanted) {
     const moe_type type = entry.element->type;
     if (type == MOE_TYPE_GGUF) return add_gguf(of, entry, wanted);
     if (is_float_type(type)) {
-        for (const std::string& name :
-             {of.name + "_scale", of.name + "_scale_inv", of.stem + ".scale", of.stem + ".scales"})
-            if (const TensorEntry* scales = find(name)) fail_beside(*scales, entry.type_name());
+        if (const TensorEntry* scales = find_scales(of); scales && !leaves_scale(wanted))
+            if (!add_output_scale(std::string(scales->name), wanted))
+                fail_beside(*scales, entry.type_name());
+        if (const TensorEntry* scales = find(stem + ".scales"))
+            fail_beside(*scales, entry.type_name());
         return add_plain(entry, wanted);
     }
     if (entry.type_name() == "U32") return add_mlx(stem, entry, wanted);
-    if (type == MOE_TYPE_F8_E4M3) return add_fp8(of, entry, wanted);
+    if (type == MOE_TYPE_F8_E4M3 || type == MOE_TYPE_F8_E5M2) return add_fp8(of, entry, wanted);
     if (type == MOE_TYPE_U8 && bnb_state(stem)) return add_bnb_4bit(stem, entry, wanted);
     if (type == MOE_TYPE_I8 && find(stem + ".SCB")) return add_int8(stem, entry, wanted);
     if (type == MOE_TYPE_I8 && has_float_scales(of)) return add_int8_grid(of, entry, wanted);
@@ -319,26 +313,29 @@ void LayerBuilder::add_weight(const WeightName& of, const Wanted& wanted) {
 }
 
 bool LayerBuilder::has_float_scales(const WeightName& of) const {
-    const TensorEntry* scales = find(of.name + "_scale_inv");
-    if (!scales) scales = find(of.name + "_scale");
+    const TensorEntry* scales = find_scales(of);
     return scales && is_float_type(scales->element->type);
 }
 
 void LayerBuilder::add_plain(const TensorEntry& entry, const Wanted& wanted) {
-    const bool transposed =
-        wanted.fused && resolve(wanted.form).orientation == MOE_ORIENTATION_IN_OUT;
+    const bool transposed = is_transposed(wanted);
     if (transposed) {
         check_matrix(entry, wanted, wanted.columns, wanted.rows);
     } else {
         check_matrix(entry, wanted, wanted.rows, wanted.columns);
     }
     LayerTensor& tensor = append(entry, wanted);
+    if (wanted.unread_experts) {
+        const auto n = static_cast<uint64_t>(out_.desc.n_experts);
+        tensor.data.bytes = entry.bytes / (n + static_cast<uint64_t>(wanted.unread_experts)) * n;
+        tensor.tensor.data_bytes = tensor.data.bytes;
+    }
     tensor.format = format_of(entry.element->type);
     tensor.tensor.orientation = transposed ? MOE_ORIENTATION_IN_OUT : MOE_ORIENTATION_OUT_IN;
 }
 
 void LayerBuilder::check_not_transposed(const TensorEntry& entry, const Wanted& wanted) const {
-    if (!wanted.fused || resolve(wanted.form).orientation == MOE_ORIENTATION_OUT_IN) return;
+    if (!is_transposed(wanted)) return;
     fail_entry(MOE_ERROR_UNSUPPORTED, entry,
                fmt::format("orientation IN_OUT with type {}", entry.type_name()));
 }
@@ -349,11 +346,32 @@ void LayerBuilder::add_gguf(const WeightName& of, const TensorEntry& entry, cons
     LayerTensor& tensor = append(entry, wanted);
     tensor.format = gguf_format(entry.element->ggml_id);
     // NVFP4 blocks have a global scale per expert in a tensor of their own.
-    const TensorEntry* scale = find(of.stem + ".scale");
-    if (!scale) return;
-    tensor.format.global_scale = MOE_GLOBAL_SCALE_MULTIPLY;
-    if (!find_format(tensor.format)) fail_beside(*scale, entry.type_name());
-    read_global_scale(tensor, *scale, wanted);
+    const std::string scale_name = of.stem + ".scale";
+    const TensorEntry* scale = find(scale_name);
+    if (!scale || leaves_scale(wanted)) return;
+    moe_format scaled = tensor.format;
+    scaled.global_scale = MOE_GLOBAL_SCALE_MULTIPLY;
+    if (find_format(scaled)) {
+        tensor.format = scaled;
+        return read_global_scale(tensor, *scale, wanted);
+    }
+    if (!add_output_scale(scale_name, wanted)) fail_beside(*scale, entry.type_name());
+}
+
+// Gemma-4's router has its norm under that name in a GGUF. Left unread, it is refused.
+bool LayerBuilder::leaves_scale(const Wanted& wanted) const {
+    return files_.is_gguf && wanted.role == MOE_ROLE_ROUTER;
+}
+
+// In a GGUF a factor for each expert beside the stack of down multiplies what the expert gives:
+// Gemma-4's. A bias of down comes after it and would be multiplied as well.
+bool LayerBuilder::add_output_scale(const std::string& name, const Wanted& wanted) {
+    moe_layer_desc& desc = out_.desc;
+    const bool is_stack = wanted.role == MOE_ROLE_DOWN && wanted.expert == MOE_ALL_EXPERTS;
+    if (!files_.is_gguf || !is_stack || desc.has_down_bias) return false;
+    desc.has_expert_scale = 1;
+    vector(name, {MOE_ROLE_EXPERT_SCALE, 0, 1, desc.n_experts});
+    return true;
 }
 
 void LayerBuilder::vector(std::string_view name, const Wanted& wanted) {

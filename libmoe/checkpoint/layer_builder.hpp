@@ -59,6 +59,10 @@ class LayerBuilder {
 
     const Settings& settings() const { return files_.settings; }
     SettingsPart quantization() const { return files_.quantization(); }
+    // With what the configuration says of the matrix `stem` alone.
+    SettingsPart quantization_of(std::string_view stem) const {
+        return files_.quantization_of(files_.rules.find(full_name(stem)));
+    }
     // Of the decoder layer: some configurations have a list with a value for each.
     int32_t number() const { return number_; }
     moe_layer_desc& desc() { return out_.desc; }
@@ -89,6 +93,7 @@ class LayerBuilder {
         int64_t columns = 0;
         bool fused = false;  // a merged tensor of experts: form and override apply
         FusedForm form = {};
+        int32_t unread_experts = 0;  // at the end of a stack; of a floating-point type alone
     };
     // A matrix with the scales that lie beside it.
     void weight(std::string_view name, const Wanted& wanted);
@@ -120,8 +125,9 @@ class LayerBuilder {
     LayerTensor& append(const TensorEntry& entry, const Wanted& wanted);
     void set_scales(LayerTensor& tensor, const TensorEntry& entry);
     const std::byte* pointer(const TensorEntry& entry) const;
+    // `why` ends the sentence.
     void check_shape(const TensorEntry& entry, std::initializer_list<int64_t> wanted,
-                     bool ignore_leading_ones) const;
+                     bool ignore_leading_ones, std::string_view why = {}) const;
     void check_matrix(const TensorEntry& entry, const Wanted& wanted, int64_t rows,
                       int64_t columns) const;
     int64_t dimension(const TensorEntry& entry, uint32_t index) const;
@@ -145,32 +151,62 @@ class LayerBuilder {
     bool has_float_scales(const WeightName& of) const;
     void add_plain(const TensorEntry& entry, const Wanted& wanted);
     void add_gguf(const WeightName& of, const TensorEntry& entry, const Wanted& wanted);
+    bool leaves_scale(const Wanted& wanted) const;
+    bool add_output_scale(const std::string& name, const Wanted& wanted);
     // weight_fp.cpp: E4M3 and E2M1 codes.
     void add_fp8(const WeightName& of, const TensorEntry& entry, const Wanted& wanted);
     struct ScaleGroup {
         int32_t rows, columns;
     };
-    ScaleGroup scale_group_of(const TensorEntry& entry, const TensorEntry& scales,
-                              const Wanted& wanted) const;
-    LayerTensor& append_grid(moe_type type, moe_type scale_type, const TensorEntry& entry,
-                             const TensorEntry& scales, const Wanted& wanted);
+    const TensorEntry* find_scales(const WeightName& of) const;
+    const TensorEntry& get_scales(const WeightName& of) const;
+    bool is_transposed(const Wanted& wanted) const;
+    int64_t half_rows(const Wanted& wanted) const;
+    ScaleGroup block_of(const SettingsPart& part, bool& is_named) const;
+    ScaleGroup scale_group_of(const WeightName& of, const TensorEntry& entry,
+                              const TensorEntry& scales, const Wanted& wanted) const;
+    LayerTensor& add_grid(const WeightName& of, moe_type type, moe_type scale_type,
+                          const TensorEntry& entry, const TensorEntry& scales,
+                          const Wanted& wanted);
+    void set_grid_scales(LayerTensor& tensor, const TensorEntry& scales, const ScaleGroup& in_file,
+                         const Wanted& wanted);
+    const std::byte* pointer_to_values(const TensorEntry& entry, int64_t count, bool as_they_are);
+    static bool is_wide_group(int64_t groups, const Wanted& wanted);
+    bool says_fp4(const WeightName& of, const TensorEntry& entry) const;
+    void add_fp4_grid(const WeightName& of, const TensorEntry& entry, const TensorEntry& scales,
+                      const Wanted& wanted);
     static int64_t fp4_columns(const TensorEntry& entry, const Wanted& wanted);
     void add_fp4(const WeightName& of, const TensorEntry& entry, const Wanted& wanted);
     void add_nvfp4(const WeightName& of, const TensorEntry& entry, const TensorEntry& scales,
                    const Wanted& wanted);
     void add_mxfp4(const TensorEntry& entry, const TensorEntry& scales, const Wanted& wanted);
     // weight_int.cpp: integers and the codes of bitsandbytes.
-    LayerTensor& add_transposed_int(const std::string& stem, const Wanted& wanted,
-                                    const moe_format& start);
-    void add_gptq(const std::string& stem, const Wanted& wanted);
+    LayerTensor& add_transposed_int(const std::string& stem, const SettingsPart& part,
+                                    const Wanted& wanted, const moe_format& start);
+    void add_qweight(const std::string& stem, const TensorEntry& entry, const Wanted& wanted);
+    // GPTQ stores zero points as they are (V2), or one less (V1).
+    enum class IntCodes { GptqV1, GptqV2, Awq };
+    IntCodes int_codes(const TensorEntry& entry, const SettingsPart& part) const;
+    IntCodes autoround_codes(const TensorEntry& entry, const SettingsPart& part) const;
+    void add_gptq(const std::string& stem, const SettingsPart& part, bool is_v2,
+                  const Wanted& wanted);
     void check_symmetric_zeros(const TensorEntry& zeros, int32_t bits, bool is_v2) const;
-    void add_awq(const std::string& stem, const Wanted& wanted);
+    void add_awq(const std::string& stem, const SettingsPart& part, const Wanted& wanted);
     void check_weight_shape(const std::string& stem, const Wanted& wanted) const;
     void add_pack_quantized(const std::string& stem, const Wanted& wanted);
     void add_int8_grid(const WeightName& of, const TensorEntry& entry, const Wanted& wanted);
+    void add_int4(const WeightName& of, const TensorEntry& entry, const Wanted& wanted);
     void add_int8(const std::string& stem, const TensorEntry& entry, const Wanted& wanted);
     void add_kbit(const std::string& stem, const Wanted& wanted);
     void add_bnb_4bit(const std::string& stem, const TensorEntry& entry, const Wanted& wanted);
+    static bool every_group_says(const SettingsPart& part, const char* key, std::string_view text);
+    int64_t packed_bits(const TensorEntry& entry, const SettingsPart& part, int64_t columns) const;
+    int32_t group_size(const TensorEntry& scales, const SettingsPart& part, int64_t groups,
+                       int64_t columns) const;
+    bool read_group_index(const TensorEntry& entry, int64_t groups, int32_t group,
+                          const Wanted& wanted, moe_tensor& tensor);
+    const TensorEntry* bnb_state(const std::string& stem) const;
+    int64_t bnb_rows(const TensorEntry& state) const;
     // weight_mlx.cpp
     void check_mlx_entry(const TensorEntry& entry, std::string_view module, std::string_view mode,
                          int64_t bits, int64_t group) const;
@@ -184,14 +220,6 @@ class LayerBuilder {
     static std::string torchao_name(std::string_view name, std::string_view part);
     void check_torchao_zeros(std::string_view name);
     void add_torchao(const WeightName& of, const TensorEntry& entry, const Wanted& wanted);
-    // weight_int.cpp
-    bool every_group_says(const char* key, std::string_view text) const;
-    int64_t packed_bits(const TensorEntry& entry, int64_t columns) const;
-    int32_t group_size(const TensorEntry& scales, int64_t groups, int64_t columns) const;
-    bool read_group_index(const TensorEntry& entry, int64_t groups, int32_t group,
-                          const Wanted& wanted, moe_tensor& tensor);
-    const TensorEntry* bnb_state(const std::string& stem) const;
-    int64_t bnb_rows(const TensorEntry& state) const;
     void check_not_transposed(const TensorEntry& entry, const Wanted& wanted) const;
     [[noreturn]] void fail_entry(moe_status status, const TensorEntry& entry,
                                  std::string_view what) const;

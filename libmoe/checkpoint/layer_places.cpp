@@ -11,16 +11,24 @@
 namespace moe {
 namespace {
 
-// Only these: "mtp.layers.0." of a multi-token head must not be taken for layer 0.
-constexpr std::string_view roots[] = {"model.layers.",
-                                      "model.language_model.layers.",
-                                      "language_model.model.layers.",
-                                      "language_model.layers.",
-                                      "thinker.model.layers.",  // Qwen3-Omni
-                                      "layers.",
-                                      "backbone.layers.",     // Nemotron-H
-                                      "transformer.blocks.",  // DBRX
-                                      "block."};              // gpt-oss as OpenAI has it
+constexpr std::array<std::string_view, 13> roots = {
+    "model.layers.",
+    "model.language_model.layers.",
+    "language_model.model.layers.",
+    "language_model.layers.",
+    "thinker.model.layers.",            // Qwen3-Omni
+    "model.decoder.layers.",            // Diffusion-Gemma
+    "language_model.backbone.layers.",  // Nemotron-H that sees
+    "llm.model.layers.",                // Ovis
+    "language.model.layers.",           // DeepSeek-VL2
+    "layers.",
+    "backbone.layers.",     // Nemotron-H
+    "transformer.blocks.",  // DBRX
+    "block."};              // gpt-oss as OpenAI has it
+// Layers that predict further tokens have numbers of their own, from 0 on. The last is
+// DeepSeek-V4's.
+constexpr std::array<std::string_view, 4> further_roots = {"mtp.layers.", "model.mtp.layers.",
+                                                           "language_model.mtp.layers.", "mtp."};
 // Whose "experts." are those of the layer, or MLX's stacks of all. The empty one is Gemma-4's.
 constexpr std::array<std::string_view, 6> blocks = {
     "mlp.", "block_sparse_moe.", "feed_forward.", "ffn.", "mixer.", ""};
@@ -28,7 +36,6 @@ constexpr std::array<std::string_view, 6> blocks = {
 // of the whole layer. Granite, Step, OpenAI.
 constexpr std::string_view stacks[] = {"block_sparse_moe.input_linear.",
                                        "block_sparse_moe.output_linear.",
-                                       "block_sparse_moe.router.layer.",
                                        "moe.gate_proj.",
                                        "moe.up_proj.",
                                        "moe.down_proj.",
@@ -55,22 +62,27 @@ std::string_view before(std::string_view name, std::string_view rest) {
     return name.substr(0, name.size() - rest.size());
 }
 
-std::optional<LayerPlace> place_of(std::string_view name) {
-    for (const std::string_view root : roots) {
-        if (!name.starts_with(root)) continue;
-        std::string_view rest = name.substr(root.size());
-        const auto number = take_number(rest);
-        if (!number) return std::nullopt;
-        for (const std::string_view stack : stacks)
-            if (rest.starts_with(stack)) return LayerPlace{*number, before(name, rest)};
-        for (const std::string_view block : blocks) {
-            if (!rest.starts_with(block)) continue;
-            const std::string_view inside = rest.substr(block.size());
-            if (inside.starts_with("experts.") || inside.starts_with("switch_mlp."))
-                return LayerPlace{*number, before(name, inside)};
-        }
-        return std::nullopt;
+// Of the name after a root: "3.mlp.experts.0.up_proj.weight".
+std::optional<LayerPlace> place_below(std::string_view name, std::string_view rest,
+                                      bool of_whole_layer) {
+    const auto number = take_number(rest);
+    if (!number) return std::nullopt;
+    for (const std::string_view stack : stacks)
+        if (rest.starts_with(stack)) return LayerPlace{*number, before(name, rest)};
+    for (const std::string_view block : blocks) {
+        if (!rest.starts_with(block)) continue;
+        const std::string_view inside = rest.substr(block.size());
+        if (inside.starts_with("experts.") || inside.starts_with("switch_mlp."))
+            return LayerPlace{*number, before(name, of_whole_layer ? rest : inside)};
     }
+    return std::nullopt;
+}
+
+std::optional<LayerPlace> place_of(std::string_view name, std::span<const std::string_view> under,
+                                   bool of_whole_layer) {
+    for (const std::string_view root : under)
+        if (name.starts_with(root))
+            return place_below(name, name.substr(root.size()), of_whole_layer);
     return std::nullopt;
 }
 
@@ -104,13 +116,26 @@ std::string words(std::span<const std::string_view> names) {
 
 std::pmr::vector<LayerPlace> find_layers(std::pmr::memory_resource& memory,
                                          const TensorIndex& index, std::span<const File> files,
-                                         bool is_gguf) {
-    std::pmr::vector<LayerPlace> places(&memory);
+                                         const LayerNames& names) {
+    std::pmr::vector<LayerPlace> places(&memory), further(&memory);
+    const auto is_in_last = [](const std::pmr::vector<LayerPlace>& list, std::string_view name) {
+        return !list.empty() && name.starts_with(list.back().prefix);
+    };
     for (const TensorEntry& entry : index.entries()) {
         // Sorted names: those of one block follow each other.
-        if (!places.empty() && entry.name.starts_with(places.back().prefix)) continue;
-        const auto place = is_gguf ? gguf_place_of(entry.name) : place_of(entry.name);
+        if (is_in_last(places, entry.name) || is_in_last(further, entry.name)) continue;
+        const auto place = names.is_gguf ? gguf_place_of(entry.name)
+                                         : place_of(entry.name, roots, names.of_whole_layers);
         if (place) places.push_back(*place);
+        if (place || names.is_gguf) continue;
+        const auto next = place_of(entry.name, further_roots, names.of_whole_layers);
+        if (next) further.push_back(*next);
+    }
+    int32_t n_layers = names.n_layers;
+    for (const LayerPlace& place : places) n_layers = std::max(n_layers, place.number + 1);
+    for (LayerPlace place : further) {
+        place.number += n_layers;
+        places.push_back(place);
     }
     std::sort(places.begin(), places.end(),
               [](const LayerPlace& a, const LayerPlace& b) { return a.number < b.number; });

@@ -74,8 +74,8 @@ void Settings::add_text(std::string_view key, std::string_view value) {
     add(key, {{}, Kind::Text, 0, 0, intern(value.substr(0, longest_text))});
 }
 
-void Settings::add_array(std::string_view key) {
-    add(key, {{}, Kind::Array, 0, 0, {}});
+void Settings::add_array(std::string_view key, int64_t length) {
+    add(key, {{}, Kind::Array, length, 0, {}});
 }
 
 void Settings::finish(Duplicates duplicates) {
@@ -97,13 +97,19 @@ const Settings::Entry* Settings::find_exact(std::string_view key) const {
     return &*(after - 1);
 }
 
-const Settings::Entry* Settings::find(std::string_view key) const {
+const Settings::Entry* Settings::look_up(std::string_view key) const {
     if (!prefix_.empty()) {
         std::string prefixed(prefix_);
         prefixed += key;
         if (const Entry* entry = find_exact(prefixed)) return entry;
     }
     return find_exact(key);
+}
+
+const Settings::Entry* Settings::find(std::string_view key) const {
+    const Entry* entry = look_up(key);
+    if (entry) entry->was_read = true;
+    return entry;
 }
 
 bool Settings::has_exact_part(std::string_view stem) const {
@@ -186,25 +192,36 @@ std::optional<std::string_view> Settings::find_text(std::string_view key) const 
     return entry->text;
 }
 
+std::optional<int64_t> Settings::find_length(std::string_view key) const {
+    const Entry* entry = find(key);
+    if (!entry || entry->kind != Kind::Array) return std::nullopt;
+    return entry->integer;
+}
+
+std::string SettingsPart::whole(std::string_view key) const {
+    std::string name = std::string(stem_).append(inner_).append(key);
+    return inner_.empty() || settings_.has(name) ? name : std::string(stem_).append(key);
+}
+
 bool SettingsPart::has(std::string_view key) const {
-    return settings_.has(std::string(stem_).append(key));
+    return settings_.has(whole(key));
 }
 
 std::optional<int64_t> SettingsPart::find_integer(std::string_view key, int64_t low,
                                                   int64_t high) const {
-    return settings_.find_integer({std::string(stem_).append(key)}, low, high);
+    return settings_.find_integer({whole(key)}, low, high);
 }
 
 int64_t SettingsPart::integer(std::string_view key, int64_t low, int64_t high) const {
-    return settings_.integer({std::string(stem_).append(key)}, low, high);
+    return settings_.integer({whole(key)}, low, high);
 }
 
 std::optional<bool> SettingsPart::find_flag(std::string_view key) const {
-    return settings_.find_flag(std::string(stem_).append(key));
+    return settings_.find_flag(whole(key));
 }
 
 std::optional<std::string_view> SettingsPart::find_text(std::string_view key) const {
-    return settings_.find_text(std::string(stem_).append(key));
+    return settings_.find_text(whole(key));
 }
 
 }  // namespace moe

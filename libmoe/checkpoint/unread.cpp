@@ -37,8 +37,8 @@ std::string_view inside_block(std::string_view prefix, std::string_view name) {
     if (last < '0' || last > '9') return name;
     for (const std::string_view block : {"block_sparse_moe.", "moe."})
         if (name.starts_with(block)) return name.substr(block.size());
-    const bool is_part =
-        starts_with_any(name, {"experts.", "router.", "share_expert.", "shared_mlp."});
+    const bool is_part = starts_with_any(
+        name, {"experts.", "gate.", "router.", "share_expert.", "shared_experts.", "shared_mlp."});
     return is_part ? name : std::string_view();
 }
 
@@ -57,10 +57,21 @@ const char* objection(std::string_view name) {
     return nullptr;
 }
 
+// "ffn_gate.12.weight" of the oldest files.
+bool is_of_old_expert(std::string_view name) {
+    for (const std::string_view stem : {"ffn_gate.", "ffn_up.", "ffn_down."})
+        if (name.starts_with(stem) && name.size() > stem.size())
+            return name[stem.size()] >= '0' && name[stem.size()] <= '9';
+    return false;
+}
+
 const char* gguf_objection(std::string_view name) {
-    const bool is_of_block = starts_with_any(name, {"ffn_gate_inp", "exp_probs_b"}) ||
+    const bool is_of_block = is_of_old_expert(name) ||
+                             starts_with_any(name, {"ffn_gate_inp", "ffn_gate_tid2eid",
+                                                    "exp_probs_b", "ffn_latent_", "ffn_routed_"}) ||
                              name.find("exps.") != name.npos || name.find("_shexp.") != name.npos;
-    if (!is_of_block || is_harmless(name)) return nullptr;
+    // Arctic's norm is of what goes into the block.
+    if (!is_of_block || is_harmless(name) || name == "ffn_norm_exps.weight") return nullptr;
     return name.ends_with(".bias") ? "is a bias, which this family does not have"
                                    : "is not read, and would change the result";
 }

@@ -24,13 +24,14 @@ constexpr uint64_t largest_state = 65536;  // bytes of bitsandbytes' JSON
 
 // Columns that share a scale: what the configuration says where it makes `groups` of them, else
 // what divides them evenly. One group is -1.
-int32_t LayerBuilder::group_size(const TensorEntry& scales, int64_t groups, int64_t columns) const {
+int32_t LayerBuilder::group_size(const TensorEntry& scales, const SettingsPart& part,
+                                 int64_t groups, int64_t columns) const {
     if (groups == 1) return -1;
     std::vector<std::string> keys = {"group_size"};
     for (int32_t i = 0; i < most_config_groups; ++i)
         keys.push_back(fmt::format("config_groups.group_{}.weights.group_size", i));
     for (const std::string& key : keys) {
-        const auto size = quantization().find_integer(key, -1, 1 << 24);
+        const auto size = part.find_integer(key, -1, 1 << 24);
         if (size && *size > 0 && divide_up(columns, *size) == groups)
             return static_cast<int32_t>(*size);
     }
@@ -68,8 +69,8 @@ bool LayerBuilder::read_group_index(const TensorEntry& entry, int64_t groups, in
 
 // What GPTQ and AWQ have in common: qweight int32 of two dimensions, scales [groups, rows], qzeros
 // int32 [groups, rows * bits / 32]; the format as `packing` and `zero_point` have it.
-LayerTensor& LayerBuilder::add_transposed_int(const std::string& stem, const Wanted& wanted,
-                                              const moe_format& start) {
+LayerTensor& LayerBuilder::add_transposed_int(const std::string& stem, const SettingsPart& part,
+                                              const Wanted& wanted, const moe_format& start) {
     const TensorEntry& entry = get(stem + ".qweight");
     const TensorEntry& scales = get(stem + ".scales");
     const TensorEntry& zeros = get(stem + ".qzeros");
@@ -78,11 +79,12 @@ LayerTensor& LayerBuilder::add_transposed_int(const std::string& stem, const Wan
     require_type(scales, {MOE_TYPE_F16, MOE_TYPE_BF16, MOE_TYPE_F32});
     const int64_t packed_rows = wanted.rows * start.bits / 32;
     const int64_t groups = dimension(scales, 0);
-    const int32_t group = group_size(scales, groups, wanted.columns);
+    const int32_t group = group_size(scales, part, groups, wanted.columns);
     if (start.packing == MOE_PACKING_AWQ)
         check_shape(entry, {wanted.columns, packed_rows}, false);
     else
-        check_shape(entry, {wanted.columns * start.bits / 32, wanted.rows}, false);
+        check_shape(entry, {wanted.columns * start.bits / 32, wanted.rows}, false,
+                    fmt::format(" for the {} bits of the configuration", start.bits));
     check_shape(scales, {groups, wanted.rows}, false);
     check_shape(zeros, {groups, packed_rows}, false);
     LayerTensor& tensor = append(entry, wanted);
@@ -111,6 +113,11 @@ void LayerBuilder::check_symmetric_zeros(const TensorEntry& zeros, int32_t bits,
     const uint32_t middle = 1u << (bits - 1);
     const size_t at = first_word_unlike(is_v2 ? middle : middle - 1);
     if (at == words.size()) return;
+    if (const auto packing = quantization().find_text("packing_format"))
+        fail_entry(MOE_ERROR_CORRUPT_FILE, zeros,
+                   fmt::format("word {} is {:#010x}: not all zero points are {}, as sym says in "
+                               "packing_format {}",
+                               at, words[at], middle, printable(*packing).text));
     const bool is_other = first_word_unlike(is_v2 ? middle - 1 : middle) == words.size();
     const char* const version = is_v2 ? "gptq_v2" : "gptq";
     fail_entry(MOE_ERROR_CORRUPT_FILE, zeros,
@@ -123,22 +130,103 @@ void LayerBuilder::check_symmetric_zeros(const TensorEntry& zeros, int32_t bits,
                                  at, words[at], middle, version));
 }
 
+// Whose packing the configuration names.
+LayerBuilder::IntCodes LayerBuilder::int_codes(const TensorEntry& entry,
+                                               const SettingsPart& part) const {
+    const auto method = part.find_text("quant_method");
+    if (!method)
+        fail_entry(MOE_ERROR_NOT_FOUND, entry,
+                   fmt::format("{} has no quant_method, which says whether this is GPTQ or AWQ",
+                               settings().file()));
+    const auto unread = [&](const char* what, std::string_view value, const char* more = "") {
+        fail_entry(MOE_ERROR_UNSUPPORTED, entry,
+                   fmt::format("{} '{}'{} is not read: its shape is {}", what,
+                               printable(value).text, more, shape_text(entry.dims())));
+    };
+    if (const auto rotation = part.find_text("rotation"); rotation && !rotation->empty())
+        unread("rotation", *rotation);
+    if (method == "auto-round" || method == "intel/auto-round") return autoround_codes(entry, part);
+    if (method == "awq") {
+        for (const char* key : {"version", "checkpoint_format"}) {
+            const auto layout = part.find_text(key).value_or("gemm");
+            if (layout != "gemm" && layout != "GEMM") unread("the AWQ layout", layout);
+        }
+        return IntCodes::Awq;
+    }
+    if (method != "gptq") unread("quant_method", *method, ", neither gptq nor awq,");
+    auto version = part.find_text("checkpoint_format");
+    if (!version) version = part.find_text("format");
+    if (version == "gptq_v2") return IntCodes::GptqV2;
+    if (version && version != "gptq") unread("checkpoint_format", *version);
+    return IntCodes::GptqV1;
+}
+
+// Its own packing stores zero points as they are, those named after AutoGPTQ one less. Old files
+// have the name in `backend`, with that of a kernel behind.
+LayerBuilder::IntCodes LayerBuilder::autoround_codes(const TensorEntry& entry,
+                                                     const SettingsPart& part) const {
+    constexpr struct {
+        std::string_view name;
+        IntCodes codes;
+    } packings[] = {{"auto_round:auto_gptq", IntCodes::GptqV1},
+                    {"auto_round:gptq", IntCodes::GptqV1},
+                    {"auto_gptq", IntCodes::GptqV1},
+                    {"auto_round:gptqmodel", IntCodes::GptqV2},
+                    {"auto_round", IntCodes::GptqV2},
+                    {"auto_round:auto_awq", IntCodes::Awq},
+                    {"auto_round:awq", IntCodes::Awq}};
+    const auto named = part.find_text("packing_format");
+    const auto written = named ? named : part.find_text("backend");
+    if (!written)
+        fail_entry(MOE_ERROR_NOT_FOUND, entry,
+                   fmt::format("{} has no packing_format, which says how it is packed",
+                               settings().file()));
+    std::string_view name = *written;
+    for (const std::string_view kernel : {":exllamav2", ":tritonv2", ":triton", ":marlin"})
+        if (name.ends_with(kernel)) name.remove_suffix(kernel.size());
+    const auto unread = [&](const char* key, std::string_view value) {
+        fail_entry(MOE_ERROR_UNSUPPORTED, entry,
+                   fmt::format("{} '{}' of AutoRound is not read", key, printable(value).text));
+    };
+    const auto type = part.find_text("data_type").value_or("int");
+    if (!type.starts_with("int")) unread("data_type", type);
+    const auto bits = part.find_integer("act_bits", 0, 64).value_or(16);
+    if (bits < 16) unread("act_bits", std::to_string(bits));
+    for (const char* key : {"rotation_config", "spinquant_config"})
+        if (settings().has_part(fmt::format("quantization_config.{}", key)))
+            unread(key, "of quantization_config");
+    for (const auto& packing : packings)
+        if (packing.name == name) return packing.codes;
+    unread(named ? "packing_format" : "backend", *written);
+    return {};
+}
+
+void LayerBuilder::add_qweight(const std::string& stem, const TensorEntry& entry,
+                               const Wanted& wanted) {
+    const ModuleRule* rule = files_.rules.find(full_name(stem));
+    if (rule && rule->is_exception)
+        fail_entry(MOE_ERROR_CORRUPT_FILE, entry,
+                   fmt::format("is quantised, but '{}' of '{}' in {} excepts it",
+                               printable(rule->written).text, rule->list, settings().file()));
+    const SettingsPart part = files_.quantization_of(rule);
+    const IntCodes codes = int_codes(entry, part);
+    check_separate(entry, wanted);
+    if (codes == IntCodes::Awq) return add_awq(stem, part, wanted);
+    add_gptq(stem, part, codes == IntCodes::GptqV2, wanted);
+}
+
 // desc_act decides the format, so that all experts have one, unless all are in order (finish); a
 // g_idx out of order without it is refused.
-void LayerBuilder::add_gptq(const std::string& stem, const Wanted& wanted) {
-    check_separate(get(stem + ".qweight"), wanted);
-    const int64_t bits = quantization().integer("bits", 1, largest_bits);
-    const auto version = quantization().find_text("checkpoint_format").value_or("gptq");
-    if (version != "gptq" && version != "gptq_v2")
-        fail_unsupported(stem + ".qweight",
-                         fmt::format("checkpoint_format '{}'", printable(version).text));
+void LayerBuilder::add_gptq(const std::string& stem, const SettingsPart& part, bool is_v2,
+                            const Wanted& wanted) {
+    const int64_t bits = part.integer("bits", 1, largest_bits);
     moe_format format = gptq_format.format;
     format.bits = static_cast<int32_t>(bits);
-    if (version == "gptq_v2") format.zero_point = MOE_ZERO_POINT_PACKED;
-    LayerTensor& tensor = add_transposed_int(stem, wanted, format);
-    if (quantization().find_flag("sym").value_or(false))
-        check_symmetric_zeros(get(stem + ".qzeros"), format.bits, version == "gptq_v2");
-    const bool act_order = quantization().find_flag("desc_act").value_or(false);
+    if (is_v2) format.zero_point = MOE_ZERO_POINT_PACKED;
+    LayerTensor& tensor = add_transposed_int(stem, part, wanted, format);
+    if (part.find_flag("sym").value_or(false))
+        check_symmetric_zeros(get(stem + ".qzeros"), format.bits, is_v2);
+    const bool act_order = part.find_flag("desc_act").value_or(false);
     tensor.format.act_order = act_order;
     const TensorEntry* index = find(stem + ".g_idx");
     if (!index) {
@@ -152,29 +240,26 @@ void LayerBuilder::add_gptq(const std::string& stem, const Wanted& wanted) {
         fail_entry(MOE_ERROR_CORRUPT_FILE, *index, "is out of order, but desc_act is not true");
 }
 
-void LayerBuilder::add_awq(const std::string& stem, const Wanted& wanted) {
-    check_separate(get(stem + ".qweight"), wanted);
-    for (const char* key : {"version", "checkpoint_format"}) {
-        const auto version = quantization().find_text(key).value_or("gemm");
-        if (version != "gemm" && version != "GEMM")
-            fail_unsupported(stem + ".qweight",
-                             fmt::format("the AWQ layout '{}'", printable(version).text));
-    }
-    (void)add_transposed_int(stem, wanted, awq_format.format);
+void LayerBuilder::add_awq(const std::string& stem, const SettingsPart& part,
+                           const Wanted& wanted) {
+    (void)add_transposed_int(stem, part, wanted, awq_format.format);
 }
 
 // Bits of a code, from the words of a row. Few columns leave a choice, which the configuration
 // makes.
-int64_t LayerBuilder::packed_bits(const TensorEntry& entry, int64_t columns) const {
+int64_t LayerBuilder::packed_bits(const TensorEntry& entry, const SettingsPart& part,
+                                  int64_t columns) const {
     const int64_t words = dimension(entry, 1);
     const auto fits = [&](int64_t bits) { return divide_up(columns * bits, 32) == words; };
     int64_t least = 1, most = largest_bits;
     while (least < largest_bits && !fits(least)) ++least;
     while (most > least && !fits(most)) --most;
     if (least == most) return least;
-    for (int32_t i = 0; i < most_config_groups; ++i) {
-        const std::string key = fmt::format("config_groups.group_{}.weights.num_bits", i);
-        const auto bits = quantization().find_integer(key, 1, largest_bits);
+    std::vector<std::string> keys = {"num_bits"};
+    for (int32_t i = 0; i < most_config_groups && !part.is_of_module(); ++i)
+        keys.push_back(fmt::format("config_groups.group_{}.weights.num_bits", i));
+    for (const std::string& key : keys) {
+        const auto bits = part.find_integer(key, 1, largest_bits);
         if (bits && fits(*bits)) return *bits;
     }
     fail_entry(
@@ -184,16 +269,20 @@ int64_t LayerBuilder::packed_bits(const TensorEntry& entry, int64_t columns) con
                     words, columns, least, most));
 }
 
-// Of the groups of the configuration that say anything; a flag as "true" or "false".
-bool LayerBuilder::every_group_says(const char* key, std::string_view text) const {
+// The group of the module; where none names it, those that say anything. A flag as "true" or
+// "false".
+bool LayerBuilder::every_group_says(const SettingsPart& part, const char* key,
+                                    std::string_view text) {
+    const bool is_flag = text == "true" || text == "false";
+    const auto is_said = [&](const std::string& name) {
+        return is_flag ? part.find_flag(name) == (text == "true") : part.find_text(name) == text;
+    };
+    if (part.is_of_module()) return is_said(key);
     bool says = false;
     for (int32_t i = 0; i < most_config_groups; ++i) {
         const std::string name = fmt::format("config_groups.group_{}.weights.{}", i, key);
-        if (!quantization().has(name)) continue;
-        const bool is_flag = text == "true" || text == "false";
-        const bool same = is_flag ? quantization().find_flag(name) == (text == "true")
-                                  : quantization().find_text(name) == text;
-        if (!same) return false;
+        if (!part.has(name)) continue;
+        if (!is_said(name)) return false;
         says = true;
     }
     return says;
@@ -225,11 +314,12 @@ void LayerBuilder::add_pack_quantized(const std::string& stem, const Wanted& wan
     require_type(entry, {MOE_TYPE_I32});
     require_type(scales, {MOE_TYPE_F16, MOE_TYPE_BF16, MOE_TYPE_F32});
     check_weight_shape(stem, wanted);
-    const int64_t bits = packed_bits(entry, wanted.columns);
+    const SettingsPart part = quantization_of(stem);
+    const int64_t bits = packed_bits(entry, part, wanted.columns);
     check_shape(entry, {wanted.rows, divide_up(wanted.columns * bits, 32)}, false);
     const bool per_tensor = scales.rank < 2 && wanted.rows != 1;
     const int64_t groups = scales.rank < 2 ? 1 : scales.shape[1];
-    const int32_t group = group_size(scales, groups, wanted.columns);
+    const int32_t group = group_size(scales, part, groups, wanted.columns);
     if (per_tensor)
         check_shape(scales, {1}, false);
     else
@@ -245,12 +335,12 @@ void LayerBuilder::add_pack_quantized(const std::string& stem, const Wanted& wan
         set_range(*zeros, tensor.zero_points, tensor.tensor.zero_points,
                   tensor.tensor.zero_point_bytes);
         tensor.format.zero_point = MOE_ZERO_POINT_PACKED;
-    } else if (every_group_says("symmetric", "false")) {
+    } else if (every_group_says(part, "symmetric", "false")) {
         (void)get(stem + ".weight_zero_point");
     }
     const TensorEntry* index = find(stem + ".weight_g_idx");
     if (!index) {
-        if (every_group_says("actorder", "group")) (void)get(stem + ".weight_g_idx");
+        if (every_group_says(part, "actorder", "group")) (void)get(stem + ".weight_g_idx");
         return;
     }
     (void)read_group_index(*index, groups, group, wanted, tensor.tensor);
@@ -281,17 +371,34 @@ void LayerBuilder::add_int8(const std::string& stem, const TensorEntry& entry,
 // scales become float32.
 void LayerBuilder::add_int8_grid(const WeightName& of, const TensorEntry& entry,
                                  const Wanted& wanted) {
-    check_not_transposed(entry, wanted);
-    if (entry.rank > 0 && entry.dims().back() == wanted.columns / 2)
-        fail_entry(MOE_ERROR_UNSUPPORTED, entry, "two codes of 4 bits in a byte are not read");
-    check_matrix(entry, wanted, wanted.rows, wanted.columns);
-    const TensorEntry* inverse = find(of.name + "_scale_inv");
-    const TensorEntry& scales = inverse ? *inverse : get(of.name + "_scale");
-    LayerTensor& tensor = append_grid(MOE_TYPE_I8, MOE_TYPE_F32, entry, scales, wanted);
-    int64_t n = 1;
-    for (const int64_t size : scales.dims()) n *= size;
-    tensor.tensor.scales = read_floats(scales, n);
-    tensor.tensor.scale_bytes = static_cast<uint64_t>(n) * sizeof(float);
+    if (entry.rank > 0 && entry.dims().back() == wanted.columns / 2 && !is_transposed(wanted))
+        return says_fp4(of, entry) ? add_fp4(of, entry, wanted) : add_int4(of, entry, wanted);
+    (void)add_grid(of, MOE_TYPE_I8, MOE_TYPE_F32, entry, get_scales(of), wanted);
+}
+
+// W4AFP8: two codes of 4 bits in a byte, two's complement, the even column in the low half, and a
+// scale for each group of columns of a row. The activations' type does not matter here.
+void LayerBuilder::add_int4(const WeightName& of, const TensorEntry& entry, const Wanted& wanted) {
+    const SettingsPart part = quantization_of(of.stem);
+    const auto method = part.find_text("quant_method").value_or("");
+    if (method != "w4afp8")
+        fail_entry(MOE_ERROR_UNSUPPORTED, entry,
+                   fmt::format("two codes of 4 bits in a byte are read for quant_method 'w4afp8', "
+                               "not '{}'",
+                               printable(method).text));
+    const TensorEntry& scales = get_scales(of);
+    check_matrix(entry, wanted, wanted.rows, wanted.columns / 2);
+    const int64_t groups = scales.rank > 0 ? scales.dims().back() : 0;
+    check_matrix(scales, wanted, wanted.rows, groups);
+    LayerTensor& tensor = append(entry, wanted);
+    tensor.format = int_format(MOE_PACKING_NIBBLE_LOW_FIRST, 4,
+                               group_size(scales, part, groups, wanted.columns),
+                               scales.element->type, MOE_ZERO_POINT_NONE);
+    if (!find_format(tensor.format))
+        fail_entry(MOE_ERROR_CORRUPT_FILE, scales,
+                   fmt::format("groups of {} columns share bytes", tensor.format.group_columns));
+    set_scales(tensor, scales);
+    read_input_scale(tensor, of.stem, wanted);
 }
 
 // weight_planes I32 [rows, columns / 32 * bits], weight_absmax [rows, columns / 32]: bytes of E4M4,

@@ -5,6 +5,7 @@
 // picked from the sorted rows; output by row (ROWS) goes chunk of rows by chunk. Stages are never
 // entered by several threads, so lists are made by the calling thread.
 #include <algorithm>
+#include <cstring>
 
 #include "libmoe/cpu/chunks.hpp"
 #include "libmoe/cpu/forward.hpp"
@@ -83,6 +84,45 @@ class CallerRows {
     int32_t n_seen_ = 0;  // offsets that largest_ is of
     int64_t largest_ = 0;
 };
+
+// moe_gather has the rows that moe_experts has of tokens with output by row.
+moe_experts_args rows_of_tokens(const moe_gather_args& args) {
+    moe_experts_args rows{};
+    rows.in_layout = MOE_IN_TOKENS;
+    rows.out_layout = MOE_OUT_ROWS;
+    rows.n_tokens = args.n_tokens;
+    rows.offsets = args.offsets;
+    rows.counts = args.counts;
+    rows.row_ids = args.row_ids;
+    rows.n_rows = args.n_rows;
+    return rows;
+}
+
+void gather_row(const Call& call, const moe_gather_args& args, int64_t row, int64_t slot) {
+    const int32_t k = call.setup.layer->top_k;
+    const int64_t bytes = activation_bytes(call.setup.x_type);
+    const int64_t width = args.x_is_latent ? call.setup.layer->latent : call.setup.layer->hidden;
+    std::memcpy(static_cast<std::byte*>(args.out) + row * args.out_row_stride * bytes,
+                static_cast<const std::byte*>(args.x) + slot / k * args.x_row_stride * bytes,
+                static_cast<size_t>(width * bytes));
+    if (args.out_row_tokens) args.out_row_tokens[row] = static_cast<int32_t>(slot / k);
+    if (args.out_row_weights)
+        args.out_row_weights[row] = args.weights[slot / k * args.weights_row_stride + slot % k];
+}
+
+void gather_rows(const Call& call, const moe_gather_args& args, RowRange part) {
+    const int64_t n = part.end - part.begin;
+    if (args.out_row_tokens) std::fill_n(args.out_row_tokens + part.begin, n, -1);
+    if (args.out_row_weights) std::fill_n(args.out_row_weights + part.begin, n, 0.0f);
+    const moe_experts_args of_tokens = rows_of_tokens(args);
+    CallerRows rows(call, of_tokens);
+    for (int32_t e = 0; e < call.setup.slice->n_local; ++e) {
+        const RowRange all = rows.range(e);
+        const int64_t end = std::min(all.end, part.end);
+        for (int64_t row = std::max(all.begin, part.begin); row < end; ++row)
+            if (const int64_t slot = rows.slot(row); slot >= 0) gather_row(call, args, row, slot);
+    }
+}
 
 float row_weight(const Call& call, const moe_experts_args& args, int64_t row, int64_t slot) {
     const int32_t k = call.setup.layer->top_k;
@@ -340,6 +380,16 @@ int64_t tokens_that_fit(const Call& call) {
 }
 
 }  // namespace
+
+void gather(const Call& call, const moe_gather_args& args) {
+    const moe_experts_args of_tokens = rows_of_tokens(args);
+    CallerRows(call, of_tokens).report_faults();
+    // Every part looks at all experts: a few parts of a thread are enough to share.
+    const int64_t n_parts = std::min<int64_t>(args.n_rows, 4 * call.team.size());
+    call.team.for_each(n_parts, [&](int32_t, int64_t i) {
+        gather_rows(call, args, {args.n_rows * i / n_parts, args.n_rows * (i + 1) / n_parts});
+    });
+}
 
 void experts(const Call& call, const moe_experts_args& args) {
     const bool by_rows = args.out_layout == MOE_OUT_ROWS;

@@ -20,6 +20,7 @@ struct Call {
 void forward(const Call& call, const moe_forward_args& args);
 void route(const Call& call, const moe_route_args& args);
 void dispatch_rows(const Call& call, const moe_dispatch_args& args);
+void gather(const Call& call, const moe_gather_args& args);
 void experts(const Call& call, const moe_experts_args& args);
 void combine(const Call& call, const moe_combine_args& args);
 void finish(const Call& call, const moe_finish_args& args);

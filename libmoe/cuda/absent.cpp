@@ -62,6 +62,10 @@ void dispatch_rows(const Call&, const moe_dispatch_args&) {
     fail_absent("moe_dispatch");
 }
 
+void gather(const Call&, const moe_gather_args&) {
+    fail_absent("moe_gather");
+}
+
 void experts(const Call&, const moe_experts_args&) {
     fail_absent("moe_experts");
 }

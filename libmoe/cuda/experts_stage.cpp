@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "libmoe/cuda/chunks.hpp"
+#include "libmoe/device/device.hpp"
 
 namespace moe::cuda {
 namespace {
@@ -250,6 +251,43 @@ void experts(const Call& call, const moe_experts_args& args) {
                 experts_chunk_of_slots(p, call, args, first);
         },
         args.stop_before_activation != 0);
+}
+
+// Rows of tokens with output by row, without the experts: window by window, each row's token is
+// looked up and its row of x copied.
+void gather(const Call& call, const moe_gather_args& args) {
+    const Setup& setup = call.setup;
+    const Layer& layer = *setup.layer;
+    const auto stream = static_cast<cudaStream_t>(call.stream);
+    const Scratch scratch(setup, args.n_tokens, call.scratch);
+    CallerRows rows{};
+    rows.offsets = args.offsets;
+    rows.counts = args.counts;
+    rows.row_ids = args.row_ids;
+    rows.n_rows = args.n_rows;
+    rows.n_slots = args.n_tokens * layer.top_k;
+    rows.n_local = setup.slice->n_local;
+    SlotsOut out{};
+    out.source = scratch.source;
+    out.token_divisor = layer.top_k;
+    out.given_weights = args.weights;
+    out.given_stride = args.weights_row_stride;
+    out.top_k = layer.top_k;
+    const int64_t width = args.x_is_latent ? layer.latent : layer.hidden;
+    const int64_t capacity = scratch.chunk_tokens * layer.top_k;
+    for (int64_t first = 0; first < args.n_rows; first += capacity) {
+        const auto n = static_cast<int32_t>(std::min(capacity, args.n_rows - first));
+        out.weights = offset(args.out_row_weights, first);
+        run_rows_to_slots(rows, {true, first, n}, scratch.keys, out, first == 0, call.faults,
+                          stream);
+        if (args.out_row_tokens)
+            device::copy(args.out_row_tokens + first, scratch.source,
+                         static_cast<uint64_t>(n) * sizeof(int32_t), call.stream);
+        const CombineOutput to =
+            output_from({args.out, setup.x_type, args.out_row_stride, false}, first);
+        run_store_rows(setup.device, args.x, setup.x_type, args.x_row_stride, scratch.source, n,
+                       static_cast<int32_t>(width), to.data, to.type, to.stride, stream);
+    }
 }
 
 void combine(const Call& call, const moe_combine_args& args) {

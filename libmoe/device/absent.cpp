@@ -18,6 +18,16 @@ UseDevice::UseDevice(int32_t, std::nothrow_t) noexcept {}
 
 UseDevice::~UseDevice() = default;
 
+void* current_context() {
+    fail_absent("MOE_DEVICE_CUDA");
+}
+
+UseContext::UseContext(void*) {
+    fail_absent("MOE_DEVICE_CUDA");
+}
+
+UseContext::~UseContext() = default;
+
 bool is_forked() noexcept {
     return false;
 }

@@ -27,6 +27,18 @@ class UseDevice {
     bool pushed_ = false;
 };
 
+// The context of a thread within UseDevice, for UseContext on another thread.
+void* current_context();
+
+// Makes a context current on this thread for its life. It must live as long.
+class UseContext {
+  public:
+    explicit UseContext(void* context);
+    ~UseContext();
+    UseContext(const UseContext&) = delete;
+    UseContext& operator=(const UseContext&) = delete;
+};
+
 // Returns true in a child of the process that first used CUDA: all memory of devices is its
 // parent's.
 bool is_forked() noexcept;

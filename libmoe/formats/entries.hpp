@@ -41,12 +41,16 @@ extern const FormatTraits iq3_s_format;
 extern const std::array<FormatTraits, 2> nvfp4_pre_quant_formats;  // multiply, divide
 extern const std::array<FormatTraits, 4> fp8_grid_formats;         // f32 f16 bf16 e8m0 scales
 extern const FormatTraits int8_grid_format;
+extern const std::array<FormatTraits, 8> nibble_grid_formats;  // int4, FP4
+extern const std::array<FormatTraits, 5> e5m2_formats;         // alone; f32 f16 bf16 e8m0 scales
 extern const FormatTraits gptq_format;
 extern const FormatTraits awq_format;
 extern const FormatTraits affine_format;
 extern const std::array<FormatTraits, 2> pack_quantized_formats;  // written; only read
 extern const std::array<FormatTraits, 2> bnb_4bit_formats;        // plain, nested
 
+// The 16 values of E2M1.
+const float* e2m1_codebook();
 // Of bitsandbytes, 16 values; null for other codebooks.
 const float* bnb_codebook(moe_codebook codebook);
 // Values of the normal-float codebook of 2 to 5 bits, else null.

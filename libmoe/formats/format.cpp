@@ -13,7 +13,7 @@ namespace {
 
 // Formats with a public name come first, in the order of moe.h.
 constexpr size_t named_count = 32;
-constexpr size_t format_count = 57;
+constexpr size_t format_count = 70;
 using Table = std::array<FormatTraits, format_count>;
 
 Table make_table() {
@@ -48,6 +48,8 @@ Table make_table() {
     next = std::copy(nvfp4_pre_quant_formats.begin(), nvfp4_pre_quant_formats.end(), next);
     next = std::copy(fp8_grid_formats.begin(), fp8_grid_formats.end(), next);
     *next++ = int8_grid_format;
+    next = std::copy(nibble_grid_formats.begin(), nibble_grid_formats.end(), next);
+    next = std::copy(e5m2_formats.begin(), e5m2_formats.end(), next);
     *next++ = gptq_format;
     *next++ = awq_format;
     next = std::copy(pack_quantized_formats.begin(), pack_quantized_formats.end(), next);
@@ -229,6 +231,11 @@ bool is_plain(const moe_format& format) {
     return float_type && format.scale_type == MOE_TYPE_NONE;
 }
 
+bool may_be_transposed(const moe_format& format) {
+    return is_plain(format) || format.type == MOE_TYPE_F8_E4M3 || format.type == MOE_TYPE_F8_E5M2 ||
+           format.type == MOE_TYPE_I8;
+}
+
 const char* type_name(moe_type type) {
     switch (type) {
         case MOE_TYPE_NONE:
@@ -297,6 +304,7 @@ MatrixBytes matrix_bytes(const FormatTraits& traits, const moe_format& format, i
 }
 
 const float* builtin_codebook(const moe_format& format) {
+    if (format.type == MOE_TYPE_E2M1) return e2m1_codebook();
     if (format.type != MOE_TYPE_CODEBOOK) return nullptr;
     if (format.codebook == MOE_CODEBOOK_NORMAL_FLOAT) return normal_float_codebook(format.bits);
     return bnb_codebook(format.codebook);

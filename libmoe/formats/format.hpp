@@ -99,6 +99,8 @@ FormatName format_name(const moe_format& format);
 int32_t element_bytes(moe_type type);
 // f32, f16 and bf16 without scales: what lies in memory is the weight.
 bool is_plain(const moe_format& format);
+// Elements of whole bytes: what lies in memory may be [columns, rows].
+bool may_be_transposed(const moe_format& format);
 const char* type_name(moe_type type);
 
 // Rows or columns that share a scale: a group of -1 is all of them.
@@ -115,7 +117,7 @@ inline MatrixBytes matrix_bytes(const FormatTraits& traits, int64_t rows, int64_
     return matrix_bytes(traits, traits.format, rows, columns);
 }
 
-// 2^bits values of a built-in codebook; null for CODEBOOK_GIVEN and none.
+// 2^bits values of a built-in codebook, those of E2M1 too; null for CODEBOOK_GIVEN and none.
 const float* builtin_codebook(const moe_format& format);
 
 }  // namespace moe

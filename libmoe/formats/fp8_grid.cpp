@@ -104,9 +104,7 @@ constexpr FormatTraits entry(const char* name) {
             .block_rows = 1,
             .block_columns = 1,
             .block_bytes = 1,
-            .scale_bytes = scale_type == MOE_TYPE_F32       ? 4
-                           : scale_type == MOE_TYPE_F8_E8M0 ? 1
-                                                            : 2,
+            .scale_bytes = grid_scale_bytes<scale_type>,
             .decode = decode_grid<E4m3Value, scale_type>,
             .encode = encode<scale_type>};
 }

@@ -1,8 +1,9 @@
-// gptq: integers of 2, 3, 4 or 8 bits, the matrix transposed and packed along its columns k, a
+// gptq: integers of 2 to 8 bits, the matrix transposed and packed along its columns k, a
 // scale and a zero point per group of columns and row. Read only.
 //   codes        uint32 [columns * bits / 32, rows]: word r of column n of this table is word r of
 //                row n's stream, in which the code of column k is bits [bits * k, + bits), lowest
-//                first. 4 bits: nibble i of word r is k = 8 r + i. 3-bit codes straddle words.
+//                first. 4 bits: nibble i of word r is k = 8 r + i. Codes of 3, 5, 6 and 7 bits
+//                straddle words.
 //   scales       f16, bf16 or f32 [groups, rows]
 //   zero points  uint32 [groups, rows * bits / 32], the same stream along the rows n
 //   group        of column k: k / group_columns (-1: one group), or permutation[k] with act_order
@@ -15,7 +16,7 @@ namespace moe {
 namespace {
 
 constexpr bool is_width(int32_t bits) {
-    return bits == 2 || bits == 3 || bits == 4 || bits == 8;
+    return bits >= 2 && bits <= 8;
 }
 
 bool accepts(const moe_format& format) {
@@ -33,7 +34,7 @@ bool accepts(const moe_format& format) {
 MatrixBytes unsliceable_bytes(const moe_format& format, int64_t rows, int64_t columns) {
     require_countable(rows, columns);
     const int64_t bits = format.bits;
-    const int64_t step = bits == 3 ? 32 : 32 / bits;  // codes in whole words
+    const int64_t step = 32 % bits ? 32 : 32 / bits;  // codes in whole words
     require(columns % step == 0, "columns is {}, must be a multiple of {} for {}-bit gptq", columns,
             step, bits);
     require(rows % step == 0, "rows is {}, must be a multiple of {} for {}-bit gptq", rows, step,

@@ -23,8 +23,8 @@ struct TiledScales {
 };
 
 // Logical [rows, columns] = [out, in]. row_stride is from logical row to logical row; column_stride
-// is only used by transposed matrices (dense 16- and 32-bit types), whose elements of a row lie
-// apart. A slice that starts inside a scale group keeps its place by the phases: the scale of (row,
+// is only used by transposed matrices (elements of whole bytes), whose elements of a row lie apart.
+// A slice that starts inside a scale group keeps its place by the phases: the scale of (row,
 // column) is scales[(row + scale_row_phase) / group_rows][(column + scale_column_phase) /
 // group_columns].
 struct Matrix {

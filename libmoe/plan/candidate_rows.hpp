@@ -28,7 +28,11 @@ inline const Reason* in_f32(const Problem& problem) {
 template <class Holds>
 bool all_matrices(const Problem& problem, std::span<const moe_role> roles, Holds holds) {
     return std::all_of(roles.begin(), roles.end(), [&](moe_role role) {
-        return !problem.layout->needs(role) || holds(problem.layout->formats[role]);
+        bool all = true;
+        if (problem.layout->needs(role))
+            problem.layout->for_each_format(
+                role, [&](const moe_format& format) { all = all && holds(format); });
+        return all;
     });
 }
 

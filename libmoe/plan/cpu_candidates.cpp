@@ -246,9 +246,14 @@ std::span<const Row> cpu_rows() {
 
 cpu::Quantization rows_before(const Problem& problem, Arithmetic arithmetic, moe_role role,
                               bool for_panels) {
+    return rows_before(problem, arithmetic, role, problem.layout->formats[role], for_panels);
+}
+
+cpu::Quantization rows_before(const Problem& problem, Arithmetic arithmetic, moe_role role,
+                              const moe_format& format, bool for_panels) {
     const moe_type type = is_down(role) ? problem.intermediate_type : problem.x_type;
     return cpu::quantization_for(
-        *cpu::gemv_family(arithmetic), format_of(problem, role),
+        *cpu::gemv_family(arithmetic), gemv_format_in(*problem.layout, format),
         {type, problem.quantizes_to_int8, for_panels, problem.instructions.avx512bf16,
          reads_computed_rows(problem.layout->layer, role)});
 }

@@ -31,5 +31,8 @@ MatrixKernels kernels_of_matrix(const Problem& problem, cpu::Arithmetic arithmet
 // The form in which kernels of a family take the rows before a matrix.
 cpu::Quantization rows_before(const Problem& problem, cpu::Arithmetic arithmetic, moe_role role,
                               bool for_panels);
+// Before a matrix of the role in a format that single experts have.
+cpu::Quantization rows_before(const Problem& problem, cpu::Arithmetic arithmetic, moe_role role,
+                              const moe_format& format, bool for_panels);
 
 }  // namespace moe

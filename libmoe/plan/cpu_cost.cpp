@@ -122,7 +122,8 @@ struct MatrixCost {
 std::optional<MatrixCost> cost_of(const moe_plan& plan, const CpuRates& rates,
                                   const MatrixChoice& matrix) {
     const WeightsLayout& layout = plan.layout;
-    if (!is_measured_by_name(gemv_format_in(layout, layout.formats[matrix.role])))
+    if (layout.has_mixed_experts() ||
+        !is_measured_by_name(gemv_format_in(layout, layout.formats[matrix.role])))
         return std::nullopt;
     const WeightsLayout::Part part = layout.part(matrix.role);
     MatrixCost cost{};

@@ -38,7 +38,7 @@ void for_every_matrix(const WeightsLayout& layout, See see) {
         if (!is_matrix_role(role) || !layout.needs(role)) continue;
         const int64_t count = layout.count(role);
         const uint64_t bytes = layout.matrix_copy_bytes(role) * static_cast<uint64_t>(count);
-        see(role_name(role), format_name(layout.formats[i]).text, count, bytes);
+        see(role_name(role), format_words(layout, role).c_str(), count, bytes);
     }
 }
 

@@ -27,7 +27,7 @@ bool is_same(const MatrixChoice& a, const MatrixChoice& b) {
 }
 
 std::string format_of(const moe_plan& plan, const MatrixChoice& matrix) {
-    return format_name(plan.layout.formats[matrix.role]).text;
+    return format_words(plan.layout, matrix.role);
 }
 
 // The rows of the matrix, and the tokens of a call that has as many on average.
@@ -66,6 +66,16 @@ void write_kernel(JsonWriter& json, const MatrixKernel& kernel) {
 }
 
 }  // namespace
+
+std::string format_words(const WeightsLayout& layout, moe_role role) {
+    std::string words = format_name(layout.formats[role]).text;
+    if (!layout.has_mixed_experts()) return words;
+    for (size_t i = 0; i < layout.other_formats.size(); ++i)
+        if (const int64_t n = layout.experts_with(role, i))
+            words +=
+                fmt::format(", {} of {} experts", format_name(layout.other_formats[i]).text, n);
+    return words;
+}
 
 void write_matrices(JsonWriter& json, const moe_plan& plan, moe_stage stage) {
     json.array("matrices", [&] {

@@ -53,6 +53,72 @@ void check_supported(const moe_plan_desc& desc) {
              desc.tuning_path);
 }
 
+// That of a matrix can be read, and its rows divide into its blocks. what names it in errors.
+void check_matrix_format(const WeightsLayout& layout, moe_role role, const moe_format& format,
+                         const char* list, uint32_t index) {
+    const Layer::Shape shape = layout.layer.role_shape(role);
+    const FormatTraits& traits = get_format(format, role_name(role));
+    require(shape.columns % traits.block_columns == 0,
+            "{}[{}]: {} has {} columns, {} needs a multiple of {}", list, index, role_name(role),
+            shape.columns, traits.name, traits.block_columns);
+    if (!traits.unsliceable_bytes) return;
+    const ErrorContext context("{}[{}]: {}: ", list, index, role_name(role));
+    traits.unsliceable_bytes(format, shape.rows, shape.columns);
+}
+
+bool is_matrix_of_experts(moe_role role) {
+    return role == MOE_ROLE_GATE || role == MOE_ROLE_UP || role == MOE_ROLE_DOWN;
+}
+
+// see(index, role, expert, format) of the entries that name another format than their role has.
+template <class See>
+void for_each_other_format(const moe_plan_desc& desc, int32_t n_experts, See see) {
+    for (uint32_t i = 0; i < desc.n_formats_per_expert; ++i) {
+        const moe_format* format = desc.formats_per_expert[i];
+        if (!format) continue;
+        const auto n = static_cast<uint32_t>(n_experts);
+        const auto role = static_cast<moe_role>(i / n);
+        require(is_matrix_of_experts(role),
+                "formats_per_expert[{}] is of the role {}, single experts have gate, up and down",
+                i, static_cast<int32_t>(role));
+        const moe_format* of_role =
+            static_cast<uint32_t>(role) < desc.n_formats ? desc.formats[role] : nullptr;
+        if (!of_role || !same_format(*of_role, *format)) see(i, role, i % n, *format);
+    }
+}
+
+bool has_other_formats(const moe_plan_desc& desc) {
+    bool any = false;
+    for_each_other_format(desc, desc.layer->n_experts,
+                          [&](uint32_t, moe_role, uint32_t, const moe_format&) { any = true; });
+    return any;
+}
+
+void take_expert_formats(WeightsLayout& layout, const moe_plan_desc& desc) {
+    const int32_t n_experts = layout.layer.n_experts;
+    for_each_other_format(
+        desc, n_experts,
+        [&](uint32_t index, moe_role role, uint32_t expert, const moe_format& format) {
+            if (!layout.needs(role)) return;
+            auto& others = layout.other_formats;
+            const auto known =
+                std::find_if(others.begin(), others.end(),
+                             [&](const moe_format& other) { return same_format(other, format); });
+            const auto at = static_cast<size_t>(known - others.begin());
+            if (known == others.end()) {
+                require(others.size() < UINT16_MAX, "formats_per_expert has more than {} formats",
+                        UINT16_MAX);
+                others.push_back(format);
+                others.back().struct_size = sizeof(moe_format);
+            }
+            check_matrix_format(layout, role, format, "formats_per_expert", index);
+            const int64_t n = int64_t{MOE_ROLE_COUNT} * n_experts;
+            layout.expert_formats.resize(static_cast<size_t>(n));
+            layout.expert_formats[static_cast<size_t>(role * n_experts) + expert] =
+                static_cast<uint16_t>(at + 1);
+        });
+}
+
 void take_formats(WeightsLayout& layout, const moe_plan_desc& desc) {
     require(desc.n_formats == 0 || desc.formats != nullptr, "formats is NULL, n_formats is {}",
             desc.n_formats);
@@ -69,15 +135,9 @@ void take_formats(WeightsLayout& layout, const moe_plan_desc& desc) {
         if (!is_matrix_role(role)) continue;
         require(given && given->type != MOE_TYPE_NONE,
                 "formats[{}] is required: the layer has the matrix {}", i, role_name(role));
-        const Layer::Shape shape = layout.layer.role_shape(role);
-        const FormatTraits& traits = get_format(*given, role_name(role));
-        require(shape.columns % traits.block_columns == 0,
-                "formats[{}]: {} has {} columns, {} needs a multiple of {}", i, role_name(role),
-                shape.columns, traits.name, traits.block_columns);
-        if (!traits.unsliceable_bytes) continue;
-        const ErrorContext context("formats[{}]: {}: ", i, role_name(role));
-        traits.unsliceable_bytes(*given, shape.rows, shape.columns);
+        check_matrix_format(layout, role, *given, "formats", static_cast<uint32_t>(i));
     }
+    take_expert_formats(layout, desc);
 }
 
 // Steps of the intermediate on which every format can be cut. Scale groups are no obstacle: views
@@ -85,11 +145,15 @@ void take_formats(WeightsLayout& layout, const moe_plan_desc& desc) {
 RangeGrid grid_of(const WeightsLayout& layout, moe_role gate, moe_role up, moe_role down) {
     RangeGrid grid;
     for (const moe_role role : {gate, up})
-        if (const FormatTraits* traits = find_format(layout.formats[role]))
-            grid.rows = std::max<int64_t>(
-                grid.rows, traits->format.scale_type == MOE_TYPE_NONE ? traits->block_rows : 1);
-    if (const FormatTraits* traits = find_format(layout.formats[down]))
-        grid.columns = std::max<int64_t>(grid.columns, traits->block_columns);
+        layout.for_each_format(role, [&](const moe_format& format) {
+            if (const FormatTraits* traits = find_format(format))
+                grid.rows = std::max<int64_t>(
+                    grid.rows, traits->format.scale_type == MOE_TYPE_NONE ? traits->block_rows : 1);
+        });
+    layout.for_each_format(down, [&](const moe_format& format) {
+        if (const FormatTraits* traits = find_format(format))
+            grid.columns = std::max<int64_t>(grid.columns, traits->block_columns);
+    });
     return grid;
 }
 
@@ -114,6 +178,7 @@ const char* obstacle_to_cuda(const moe_plan_desc& desc, cuda::DeviceFacts& facts
     if (!cuda::is_built()) return "the CUDA backend is not built into this library";
     if (desc.intermediate_type == MOE_TYPE_F64) return "float64 is for the CPU";
     if (desc.residency == MOE_RESIDENCY_SOURCE) return "SOURCE residency is for the CPU";
+    if (has_other_formats(desc)) return "experts of one role have different formats";
     // A router without a packed type is decoded.
     for (uint32_t i = 0; i < desc.n_formats; ++i)
         if (desc.formats[i] && i != MOE_ROLE_ROUTER && is_matrix_role(static_cast<moe_role>(i)) &&
@@ -127,6 +192,10 @@ const char* obstacle_to_cuda(const moe_plan_desc& desc, cuda::DeviceFacts& facts
 void use_cpu(moe_plan& plan, const moe_plan_desc& desc, const char* reason) {
     require(desc.device_index == 0, "device_index is {}, there is one CPU device",
             desc.device_index);
+    if (desc.residency == MOE_RESIDENCY_PACKED && has_other_formats(desc))
+        fail(MOE_ERROR_UNSUPPORTED,
+             "residency MOE_RESIDENCY_PACKED: formats_per_expert has experts of one role in "
+             "different formats, which are read as SOURCE");
     plan.device = MOE_DEVICE_CPU;
     plan.device_reason = reason;
     plan.layout.residency =
@@ -139,6 +208,9 @@ void use_cuda(moe_plan& plan, const moe_plan_desc& desc, const char* reason) {
              "residency MOE_RESIDENCY_SOURCE: CUDA plans pack their weights");
     if (desc.intermediate_type == MOE_TYPE_F64)
         fail(MOE_ERROR_UNSUPPORTED, "intermediate_type F64 is for CPU plans");
+    if (has_other_formats(desc))
+        fail(MOE_ERROR_UNSUPPORTED,
+             "formats_per_expert: experts of one role in different formats are for CPU plans");
     plan.device = MOE_DEVICE_CUDA;
     plan.device_index = desc.device_index;
     plan.device_reason = reason;
@@ -216,10 +288,13 @@ void add_quantization(const moe_plan& plan, moe_stage stage, std::initializer_li
     const Problem problem = problem_of(plan);
     for (const moe_role role : roles) {
         if (!plan.layout.needs(role)) continue;
-        const cpu::Quantization one = rows_before(problem, arithmetic, role, for_panels);
-        all = {std::max(all.parts, one.parts), all.orders | one.orders,
-               all.has_bf16 || one.has_bf16, all.has_words || one.has_words,
-               all.has_bf16_pair || one.has_bf16_pair};
+        plan.layout.for_each_format(role, [&](const moe_format& format) {
+            const cpu::Quantization one =
+                rows_before(problem, arithmetic, role, format, for_panels);
+            all = {std::max(all.parts, one.parts), all.orders | one.orders,
+                   all.has_bf16 || one.has_bf16, all.has_words || one.has_words,
+                   all.has_bf16_pair || one.has_bf16_pair};
+        });
     }
 }
 
@@ -318,6 +393,8 @@ moe_plan::moe_plan(moe_runtime* shared_runtime, const moe_plan_desc& desc,
     require(desc.layer != nullptr, "layer is required");
     layout.layer = make_layer(*desc.layer);
     check_supported(desc);
+    require(desc.n_formats_per_expert == 0 || desc.formats_per_expert != nullptr,
+            "formats_per_expert is NULL, n_formats_per_expert is {}", desc.n_formats_per_expert);
     choose_device(*this, desc);
     layout.device = device;
     // The slice decides where the down bias goes, the formats decide where a slice may cut: whole

@@ -26,10 +26,12 @@ class CheckpointReader {
         moe_tensor one = describe(source, index);
         one.data_bytes = source.data.bytes / n;
         one.data = read(source.data, i * one.data_bytes, one.data_bytes, data_);
-        // Scales that the checkpoint made itself are there already.
         if (source.scales.bytes) {
             one.scale_bytes = source.scales.bytes / n;
             one.scales = read(source.scales, i * one.scale_bytes, one.scale_bytes, scales_);
+        } else if (one.scales) {  // the checkpoint made them itself, those of the experts in order
+            one.scale_bytes /= n;
+            one.scales = static_cast<const std::byte*>(one.scales) + i * one.scale_bytes;
         }
         if (source.zero_points.bytes) {
             one.zero_point_bytes = source.zero_points.bytes / n;

@@ -112,16 +112,36 @@ WeightsLayout::Part WeightsLayout::part(moe_role role) const {
     return part;
 }
 
+const moe_format& WeightsLayout::format_of(moe_role role, int64_t expert) const {
+    if (expert_formats.empty() || !is_expert_role(role)) return formats[role];
+    const uint16_t other = expert_formats[static_cast<size_t>(role * layer.n_experts + expert)];
+    return other ? other_formats[other - 1u] : formats[role];
+}
+
+int64_t WeightsLayout::experts_with(moe_role role, size_t other) const {
+    const auto first = expert_formats.begin() + role * layer.n_experts;
+    return std::count(first, first + layer.n_experts, static_cast<uint16_t>(other + 1));
+}
+
 uint64_t WeightsLayout::matrix_copy_bytes(moe_role role) const {
     if (is_packed()) return lay_out_on_device(*this).matrix_bytes(role);
     const Part p = part(role);
     if (const Interleaving* how = interleaving(role))
         return align_up(interleaved_bytes(*how, p.rows, p.columns), moe::copy_alignment);
-    const FormatTraits& traits = get_format(formats[role], role_name(role));
+    uint64_t most = 0;
+    for_each_format(role, [&](const moe_format& format) {
+        most = std::max(most, source_copy_bytes(format, role));
+    });
+    return most;
+}
+
+uint64_t WeightsLayout::source_copy_bytes(const moe_format& format, moe_role role) const {
+    const Part p = part(role);
+    const FormatTraits& traits = get_format(format, role_name(role));
     const Layer::Shape shape = layer.role_shape(role);
-    if (traits.unsliceable_bytes) return whole_copy_bytes(formats[role], shape.rows, shape.columns);
+    if (traits.unsliceable_bytes) return whole_copy_bytes(format, shape.rows, shape.columns);
     const auto bytes_from = [&](int64_t row) {
-        return moe::copy_bytes(formats[role], row, p.rows, p.column, p.columns);
+        return moe::copy_bytes(format, row, p.rows, p.column, p.columns);
     };
     if (!may_be_fused(role)) return bytes_from(p.row);
     // The rows of up in a fused matrix may begin inside a scale group and reach into one more.
@@ -151,6 +171,18 @@ bool WeightsLayout::has_half_apart(moe_role role) const {
     return false;
 }
 
+void WeightsLayout::add_expert_formats(Hash128& hash) const {
+    hash.add_text("formats per expert");
+    for (const moe_role role : {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN}) {
+        if (!needs(role)) continue;
+        for (const int32_t global : slice.global_of) {
+            moe_format format = format_of(role, global);
+            format.struct_size = 0;
+            hash.add(format);
+        }
+    }
+}
+
 std::array<uint8_t, 16> WeightsLayout::make_id(int32_t (*revision)(PackedType)) const {
     Hash128 hash;
     hash.add_text("libmoe.layout").add(layout_version);
@@ -174,6 +206,7 @@ std::array<uint8_t, 16> WeightsLayout::make_id(int32_t (*revision)(PackedType)) 
         if (column_table_of(formats[role]) != ColumnTable::none)
             hash.add_text("column table").add(column_table_revision).add(has_half_apart(role));
     }
+    if (has_mixed_experts()) add_expert_formats(hash);
     for (int32_t global : slice.global_of) hash.add(global);
     // Entries of a hash table go up to it. A router would tell, but need not be there.
     if (needs(MOE_ROLE_HASH_TABLE) && layer.n_identity_experts) hash.add(layer.n_identity_experts);

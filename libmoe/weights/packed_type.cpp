@@ -55,7 +55,8 @@ GridZero zero_of(moe_zero_point zero_point) {
 
 PackedType grid_kind_of(const moe_format& format) {
     if (format.type == MOE_TYPE_F8_E4M3) return PackedType::grid_e4m3;
-    if (format.type == MOE_TYPE_CODEBOOK) return PackedType::grid_codebook;
+    if (format.type == MOE_TYPE_CODEBOOK || format.type == MOE_TYPE_E2M1)
+        return PackedType::grid_codebook;
     switch (format.type == MOE_TYPE_I8 ? 8 : format.bits) {
         case 1:
             return PackedType::grid_1;

@@ -120,14 +120,15 @@ Matrix TensorReader::view_expert(const moe_tensor& tensor, int64_t index, int64_
     const auto [first, second] = parts_of(tensor.role);
     for (const moe_role role : {first, second})
         if (role != MOE_ROLE_NONE && layout_.needs(role))
-            check_format(*tensor.format, role, name.text);
+            check_format(*tensor.format, role, expert, name.text);
     if (tensor.role != MOE_ROLE_HASH_TABLE) return view_of(tensor, index, name.text);
     check_hash_table(tensor, layout_.layer);
     return {};
 }
 
-void TensorReader::check_format(const moe_format& format, moe_role role, const char* what) const {
-    const moe_format& wanted = layout_.formats[role];
+void TensorReader::check_format(const moe_format& format, moe_role role, int64_t expert,
+                                const char* what) const {
+    const moe_format& wanted = layout_.format_of(role, expert);
     if (wanted.type == MOE_TYPE_NONE || same_format(wanted, format)) return;
     fail(MOE_ERROR_LAYOUT_MISMATCH, "{} is {}, the plan has {} as {}", what,
          format_name(format).text, role_name(role), format_name(wanted).text);

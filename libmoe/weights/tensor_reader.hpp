@@ -48,7 +48,8 @@ class TensorReader {
 
     void check_role(const moe_tensor& tensor) const;
     void check_expert_number(const moe_tensor& tensor) const;
-    void check_format(const moe_format& format, moe_role role, const char* what) const;
+    void check_format(const moe_format& format, moe_role role, int64_t expert,
+                      const char* what) const;
     void view_experts(const moe_tensor& tensor);
     Matrix view_expert(const moe_tensor& tensor, int64_t index, int64_t expert) const;
     void add_part(const moe_tensor& tensor, const ExpertView& view, moe_role role);

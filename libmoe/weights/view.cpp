@@ -150,9 +150,8 @@ void set_tables(Matrix& matrix, const moe_tensor& tensor, int64_t index, const c
         matrix.pre_quant_scale = host_table(tensor.pre_quant_scale, tensor.pre_quant_scale_bytes,
                                             tensor.columns, "pre_quant_scale", what);
     }
-    if (matrix.format.type != MOE_TYPE_CODEBOOK) return;
     matrix.codebook = builtin_codebook(matrix.format);
-    if (matrix.codebook) return;
+    if (matrix.codebook || matrix.format.type != MOE_TYPE_CODEBOOK) return;
     const uint64_t bytes = sizeof(float) << matrix.format.bits;
     require(tensor.codebook != nullptr, "{}: codebook is NULL, its format needs one", what);
     require(tensor.codebook_bytes >= bytes, "{}: codebook has {} bytes, {} bits need {}", what,
@@ -254,8 +253,9 @@ Matrix view_of(const moe_tensor& tensor, int64_t index, const char* what) {
     require(tensor.orientation == MOE_ORIENTATION_OUT_IN ||
                 tensor.orientation == MOE_ORIENTATION_IN_OUT,
             "{}: orientation is {}", what, static_cast<int32_t>(tensor.orientation));
-    if (tensor.orientation == MOE_ORIENTATION_IN_OUT && !is_plain(*tensor.format))
-        fail(MOE_ERROR_UNSUPPORTED, "{}: orientation IN_OUT is for f32, f16 and bf16, not {}", what,
+    if (tensor.orientation == MOE_ORIENTATION_IN_OUT && !may_be_transposed(*tensor.format))
+        fail(MOE_ERROR_UNSUPPORTED,
+             "{}: orientation IN_OUT is for f32, f16, bf16, FP8 and int8, not {}", what,
              format_name(*tensor.format).text);
     check_nothing_unused(tensor, what);
     if (matrix.traits->unsliceable_bytes) {

@@ -15,13 +15,17 @@
 
 namespace moe {
 
+class Hash128;
+
 // Returns true for roles that may lie in one tensor with another one, gate with up.
 bool may_be_fused(moe_role role);
 
 struct WeightsLayout {
-    explicit WeightsLayout(std::pmr::memory_resource& memory) : slice(memory) {}
-    WeightsLayout(std::pmr::memory_resource& memory, const WeightsLayout& other) : slice(memory) {
-        *this = other;  // the lists of slice keep their memory
+    explicit WeightsLayout(std::pmr::memory_resource& memory)
+        : slice(memory), other_formats(&memory), expert_formats(&memory) {}
+    WeightsLayout(std::pmr::memory_resource& memory, const WeightsLayout& other)
+        : WeightsLayout(memory) {
+        *this = other;  // the lists keep their memory
     }
 
     Layer layer;
@@ -35,6 +39,22 @@ struct WeightsLayout {
     // Is the role one of a gate and up of which that is true?
     bool has_half_apart(moe_role role) const;
     std::array<moe_format, MOE_ROLE_COUNT> formats{};  // type NONE: any dense type
+    // Of single experts that have another format than their role, each once. expert_formats has 1
+    // and its index at role * n_experts + expert, 0 for the role's, and is empty where none has.
+    std::pmr::vector<moe_format> other_formats;
+    std::pmr::vector<uint16_t> expert_formats;
+    bool has_mixed_experts() const { return !expert_formats.empty(); }
+    // Of a global expert's matrix; the expert of other roles does not matter.
+    const moe_format& format_of(moe_role role, int64_t expert) const;
+    // How many experts have it, by its index in other_formats.
+    int64_t experts_with(moe_role role, size_t other) const;
+    // see(format) of the role's format, and of those that its experts have in its place.
+    template <class See>
+    void for_each_format(moe_role role, See see) const {
+        see(formats[role]);
+        for (size_t i = 0; i < other_formats.size(); ++i)
+            if (experts_with(role, i)) see(other_formats[i]);
+    }
     std::array<uint8_t, 16> id{};
 
     // In tiles of device memory (packed/layout.hpp) instead of the format and layout of the
@@ -64,13 +84,17 @@ struct WeightsLayout {
     // Returns the part of the role's tensor (of one expert) that the slice needs.
     Part part(moe_role role) const;
     // Bytes of a copy of one matrix of the role, codes and scales, aligned; in a packed layout the
-    // bytes of its tiles.
+    // bytes of its tiles. Of experts in several formats the largest: each has as much memory.
     uint64_t matrix_copy_bytes(moe_role role) const;
     // Bytes of all copies; in a packed layout vectors are among them.
     uint64_t copy_bytes() const;
 
     // revision: of a packed type, as the traits table has it.
     std::array<uint8_t, 16> make_id(int32_t (*revision)(PackedType) = packed_revision) const;
+
+  private:
+    uint64_t source_copy_bytes(const moe_format& format, moe_role role) const;
+    void add_expert_formats(Hash128& hash) const;
 };
 
 // An array indexed by moe_role whose lists all take their memory from one resource.

@@ -41,6 +41,8 @@ uint64_t moe_weights::bookkeeping_bytes() const {
                      codebook_tables.allocated_bytes();
     bytes += (layout.slice.local_of.capacity() + layout.slice.global_of.capacity()) *
              sizeof(layout.slice.local_of[0]);
+    bytes += layout.other_formats.capacity() * sizeof(moe_format) +
+             layout.expert_formats.capacity() * sizeof(layout.expert_formats[0]);
     for (int i = 0; i < MOE_ROLE_COUNT; ++i)
         bytes += resident.matrices[static_cast<moe_role>(i)].capacity() * sizeof(moe::Matrix);
     return bytes;

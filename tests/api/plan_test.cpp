@@ -141,10 +141,6 @@ TEST(PlanCreate, WhatIsNotInThisVersionNamesItself) {
         MOE_ERROR_UNSUPPORTED, "activation_quantization");
     EXPECT_MOE_ERROR(c.create([](auto& d) { d.tuning_path = "table.json"; }), MOE_ERROR_UNSUPPORTED,
                      "tuning_path");
-    EXPECT_MOE_ERROR(c.create([&](auto& d) { d.formats_per_expert = d.formats; }),
-                     MOE_ERROR_UNSUPPORTED, "formats_per_expert");
-    EXPECT_MOE_ERROR(c.create([](auto& d) { d.n_formats_per_expert = 1; }), MOE_ERROR_UNSUPPORTED,
-                     "formats_per_expert");
     auto blocks = sized<moe_format>();
     blocks.type = MOE_TYPE_GGUF;
     blocks.block_id = 29;  // IQ1_M
@@ -152,6 +148,54 @@ TEST(PlanCreate, WhatIsNotInThisVersionNamesItself) {
     formats[MOE_ROLE_DOWN] = &blocks;
     EXPECT_MOE_ERROR(c.create([&](auto& d) { d.formats = formats.data(); }), MOE_ERROR_UNSUPPORTED,
                      "gguf type 29");
+}
+
+// Of six experts, index = role * 6 + expert.
+TEST(PlanCreate, ExpertsMayHaveFormatsOfTheirOwn) {
+    PlanCase c;
+    auto q8_0 = sized<moe_format>(), iq1_m = sized<moe_format>();
+    q8_0.type = iq1_m.type = MOE_TYPE_GGUF;
+    q8_0.block_id = 8;
+    iq1_m.block_id = 29;
+    std::vector<const moe_format*> own(MOE_ROLE_COUNT * 6);
+    const auto with = [&](const PlanChange& more = {}) {
+        return [&, more](moe_plan_desc& d) {
+            d.formats_per_expert = own.data();
+            d.n_formats_per_expert = static_cast<uint32_t>(own.size());
+            if (more) more(d);
+        };
+    };
+    // What every expert has anyway changes nothing.
+    own[MOE_ROLE_UP * 6 + 2] = c.desc.formats[MOE_ROLE_UP];
+    EXPECT_EQ(c.key(with()), c.key({}));
+    EXPECT_EQ(c.create(with([](auto& d) { d.residency = MOE_RESIDENCY_PACKED; })), MOE_OK);
+    own[MOE_ROLE_UP * 6 + 2] = own[MOE_ROLE_UP * 6 + 4] = &q8_0;
+    EXPECT_EQ(c.create(with()), MOE_OK);
+    EXPECT_NE(c.key(with()), c.key({}));
+    EXPECT_NE(c.layout(with()), c.layout({}));
+    const Plan plan = c.plan(with());
+    uint64_t size = 0;
+    ASSERT_MOE_OK(moe_plan_explain(plan.get(), MOE_EXPLAIN_TEXT, nullptr, 0, &size));
+    std::string text(size, ' ');
+    ASSERT_MOE_OK(moe_plan_explain(plan.get(), MOE_EXPLAIN_TEXT, text.data(), size, nullptr));
+    EXPECT_NE(text.find("up f32, q8_0 of 2 experts x6"), std::string::npos) << text;
+
+    EXPECT_MOE_ERROR(c.create(with([](auto& d) { d.residency = MOE_RESIDENCY_PACKED; })),
+                     MOE_ERROR_UNSUPPORTED, "residency MOE_RESIDENCY_PACKED: formats_per_expert");
+    EXPECT_MOE_ERROR(c.create(with([](auto& d) { d.formats_per_expert = nullptr; })),
+                     MOE_ERROR_INVALID_ARGUMENT,
+                     "formats_per_expert is NULL, n_formats_per_expert is");
+    EXPECT_MOE_ERROR(c.create(with([](auto& d) { d.n_formats_per_expert = 1000; })),
+                     MOE_ERROR_INVALID_ARGUMENT, "n_formats_per_expert is 1000");
+    own[MOE_ROLE_UP * 6 + 3] = &iq1_m;
+    EXPECT_MOE_ERROR(c.create(with()), MOE_ERROR_UNSUPPORTED, "gguf type 29");
+    own[MOE_ROLE_UP * 6 + 3] = nullptr;
+    own[MOE_ROLE_SHARED_UP * 6] = &q8_0;
+    EXPECT_MOE_ERROR(c.create(with()), MOE_ERROR_INVALID_ARGUMENT, "single experts have gate");
+    own[MOE_ROLE_SHARED_UP * 6] = nullptr;
+    own[MOE_ROLE_DOWN * 6 + 1] = &q8_0;  // of 48 columns
+    EXPECT_MOE_ERROR(c.create(with()), MOE_ERROR_INVALID_ARGUMENT,
+                     "down has 48 columns, q8_0 needs a multiple of 32");
 }
 
 // moe_device_count: MOE_OK with a device, else what a plan for CUDA is answered too.

@@ -28,7 +28,8 @@ struct World {
           ids{0, 1, 2, 3},
           weights{.5f, .5f, .5f, .5f},
           offsets{0, 1, 2, 3, 4},
-          row_ids{0, 1, 2, 3} {
+          row_ids{0, 1, 2, 3},
+          row_weights(4) {
         format = sized<moe_format>();
         must(moe_format_by_name("f32", &format), "moe_format_by_name");
         moe::test::mixtral().write(folder);
@@ -47,6 +48,16 @@ struct World {
         if (!runtime) runtime = make_runtime(1);
         return runtime.get();
     }
+    // A load that is done. No thread is made before a test asks for it.
+    const moe_loading* done_loading() {
+        if (loading) return loading.get();
+        const auto desc = layer.tensors.weights_desc();
+        moe_loading* started = nullptr;
+        must(moe_loading_start(run.plan.get(), &desc, &started), "moe_loading_start");
+        loading.reset(started);
+        must(moe_loading_wait(started, nullptr), "moe_loading_wait");
+        return started;
+    }
     static World& get() {
         static World world;
         return world;
@@ -58,12 +69,14 @@ struct World {
     Runtime runtime;
     LayerCase layer;
     LayerRun run;
+    Loading loading;
     moe_format format, format_out = sized<moe_format>();
     Floats x, logits, out, rows;
     std::vector<int32_t> ids;
     Floats weights;
     std::vector<int64_t> offsets;
     std::vector<int32_t> row_ids;
+    Floats row_weights;
 };
 
 // A struct as a caller of another version has it: `size` bytes, then a wall of other bytes.
@@ -113,6 +126,15 @@ moe_status create_plan(const moe_plan_desc* desc) {
     const moe_status status = moe_plan_create(World::get().runtime.get(), desc, &plan);
     moe_plan_destroy(plan);
     return status;
+}
+
+// What the start or the end of a load in the background answers.
+template <class Start>
+moe_status end_of(Start start) {
+    moe_loading* loading = nullptr;
+    const moe_status status = start(&loading);
+    const Loading owner(loading);
+    return status == MOE_OK ? moe_loading_wait(loading, nullptr) : status;
 }
 
 moe_status load(const moe_weights_desc* desc) {
@@ -226,6 +248,11 @@ void add_weights_structs(std::vector<InStruct>& all) {
         uint64_t bytes;
         return moe_weights_size(World::get().run.plan.get(), desc, &bytes);
     });
+    add(all, "moe_weights_desc of moe_loading_start", weights, [](const moe_weights_desc* desc) {
+        return end_of([desc](moe_loading** out) {
+            return moe_loading_start(World::get().run.plan.get(), desc, out);
+        });
+    });
     add(all, "moe_tensor of moe_weights_load", *weights.tensors[0], [](const moe_tensor* tensor) {
         auto desc = World::get().layer.tensors.weights_desc();
         std::vector<const moe_tensor*> tensors(desc.tensors, desc.tensors + desc.n_tensors);
@@ -277,6 +304,19 @@ void add_stage_structs(std::vector<InStruct>& all) {
     add(all, "moe_dispatch_args", dispatch, [](const moe_dispatch_args* args) {
         const LayerRun& r = World::get().run;
         return moe_dispatch(r.plan.get(), r.workspace.get(), args);
+    });
+    auto gather = sized<moe_gather_args>();
+    gather.n_tokens = 2;
+    gather.x = w.x.data();
+    gather.offsets = w.offsets.data();
+    gather.row_ids = w.row_ids.data();
+    gather.n_rows = 4;
+    gather.out = w.rows.data();
+    gather.weights = w.weights.data();
+    gather.out_row_weights = w.row_weights.data();
+    add(all, "moe_gather_args", gather, [](const moe_gather_args* args) {
+        const LayerRun& r = World::get().run;
+        return moe_gather(r.plan.get(), r.workspace.get(), args);
     });
     auto experts = sized<moe_experts_args>();
     experts.out_layout = MOE_OUT_PER_SLOT;
@@ -332,6 +372,14 @@ std::vector<InStruct> in_structs() {
         moe_weights_destroy(weights);
         return status;
     });
+    add(all, "moe_load_options of moe_loading_start_checkpoint", sized<moe_load_options>(),
+        [](const moe_load_options* given) {
+            return end_of([given](moe_loading** out) {
+                const World& w = World::get();
+                return moe_loading_start_checkpoint(w.checkpoint_plan.get(), w.checkpoint.get(), 0,
+                                                    given, out);
+            });
+        });
     return all;
 }
 
@@ -383,7 +431,7 @@ TEST_P(StructIn, ReservedMustBeZero) {
 TEST(StructSize, SomeHaveReservedFields) {
     size_t n = 0;
     for (const auto& [name, fields] : header_structs()) n += fields.reserved.size();
-    EXPECT_EQ(n, 20u);
+    EXPECT_EQ(n, 22u);
 }
 
 TEST_P(StructIn, SizesThatCannotBeAreRefused) {
@@ -447,6 +495,9 @@ std::vector<OutStruct> out_structs() {
         out_struct<moe_memory_report>(
             "moe_memory_report",
             [&w](moe_memory_report* out) { return moe_weights_memory(w.run.weights.get(), out); }),
+        out_struct<moe_loading_progress>(
+            "moe_loading_progress",
+            [&w](moe_loading_progress* out) { return moe_loading_poll(w.done_loading(), out); }),
         out_struct<moe_workspace_faults>("moe_workspace_faults",
                                          [&w](moe_workspace_faults* out) {
                                              return moe_workspace_status(w.run.workspace.get(),

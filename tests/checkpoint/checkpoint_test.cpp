@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "tests/checkpoint/models.hpp"
+#include "tests/checkpoint/notes.hpp"
 
 namespace moe::test {
 namespace {
@@ -170,6 +171,27 @@ TEST(Shards, ATensorInTwoShardsIsRefused) {
     EXPECT_EQ(failure.status, MOE_ERROR_CORRUPT_FILE);
     EXPECT_NE(failure.text.find("experts.1.down_proj.weight' is also in"), std::string::npos)
         << failure.text;
+}
+
+// Tools that merge or quantise a model leave the index of its source behind. Where a shard is there
+// the index counts, and the others are missing.
+TEST(Shards, AWholeFileBesideAStaleIndexIsRead) {
+    const Folder folder;
+    write_sharded(folder);
+    std::filesystem::remove(folder.path("a.safetensors"));
+    const std::string kept = folder.path("b.safetensors");
+    folder.write("model.safetensors", shard(0, 4));
+    Failure failure = failure_of([&] { open_path(folder.path()); });
+    EXPECT_EQ(failure.status, MOE_ERROR_IO);
+    EXPECT_NE(failure.text.find("a.safetensors: open: No such file"), std::string::npos);
+
+    std::filesystem::remove(kept);
+    const Handle checkpoint = open_path(folder.path());
+    EXPECT_EQ(checkpoint->info().n_files, 1);
+    EXPECT_FALSE(checkpoint->tensors(0).empty());
+    EXPECT_EQ(notes_of(folder.path()),
+              std::vector<std::string>{"model.safetensors is read: none of the files that "
+                                       "model.safetensors.index.json names is there"});
 }
 
 TEST(Folders, SayWhatTheyLack) {

@@ -161,8 +161,7 @@ TEST(Qwen, ReadsNewerKeysNestedConfigsAndPrefixes) {
     for (const auto& [name, tensor] : model.tensors) {
         nested.tensors["model.language_model" + name.substr(5)] = tensor;
     }
-    // A multi-token head counts its layers from 0 again; attention may have experts, too.
-    nested.add("mtp.layers.0.mlp.experts.0.gate_proj.weight", "BF16", {1});
+    // Attention may have experts, too.
     nested.add("model.layers.7.self_attention.experts.0.weight", "BF16", {1});
     const Folder folder;
     const Handle checkpoint = open_model(folder, nested);

@@ -123,6 +123,10 @@ struct GgufWriter {
     void integer(std::string_view key, uint32_t value) { pair(key, 4, raw(value)); }
     void real(std::string_view key, float value) { pair(key, 6, raw(value)); }
     void flag(std::string_view key, bool value) { pair(key, 7, raw<uint8_t>(value)); }
+    // type is that of the elements, which are in bytes as the file has them.
+    void array(std::string_view key, uint32_t type, uint64_t count, std::string_view bytes) {
+        pair(key, 9, raw(type) + raw(count) + std::string(bytes));
+    }
     // ne: fastest first.
     void tensor(std::string_view name, const Shape& ne, uint32_t type, std::string_view bytes) {
         data.resize((data.size() + alignment - 1) / alignment * alignment, '\0');

@@ -1,52 +1,8 @@
 // Families as GGUF files, and files split into parts.
-#include "tests/checkpoint/models.hpp"
+#include "tests/checkpoint/gguf_models.hpp"
 
 namespace moe::test {
 namespace {
-
-constexpr uint32_t f32 = 0, q8_0 = 8, mxfp4 = 39, nvfp4 = 40;
-
-// One layer, blk.1, with experts of a type.
-class GgufModel {
-  public:
-    explicit GgufModel(const std::string& arch) : arch_(arch) {
-        writer.text("general.architecture", arch);
-        writer.integer(arch + ".embedding_length", hidden);
-        writer.integer(arch + ".expert_count", experts);
-        writer.integer(arch + ".expert_used_count", 2);
-        add("blk.0.ffn_gate.weight", {hidden, width}, f32);  // dense
-        add("blk.1.ffn_gate_inp.weight", {hidden, experts}, f32);
-    }
-    std::string key(const std::string& name) const { return arch_ + "." + name; }
-    void add(const std::string& name, const Shape& ne, uint32_t type) {
-        const Element& element = *ggml_element(type);
-        uint64_t bytes = element.block_bits / 8;
-        for (const int64_t n : ne) bytes *= static_cast<uint64_t>(n);
-        writer.tensor(name, ne, type, noise(bytes / element.block_elements, seed_of(name)));
-    }
-    void add_experts(uint32_t type) {
-        add("blk.1.ffn_gate_exps.weight", {hidden, width, experts}, type);
-        add("blk.1.ffn_up_exps.weight", {hidden, width, experts}, type);
-        add("blk.1.ffn_down_exps.weight", {width, hidden, experts}, type);
-    }
-    void add_shared() {
-        add("blk.1.ffn_gate_shexp.weight", {hidden, shared_width}, f32);
-        add("blk.1.ffn_up_shexp.weight", {hidden, shared_width}, f32);
-        add("blk.1.ffn_down_shexp.weight", {shared_width, hidden}, f32);
-    }
-    Handle open(const Folder& folder, moe_checkpoint_options options = {}) const {
-        return open_path(folder.write("model.gguf", writer.file()), options);
-    }
-    Failure failure() const {
-        const Folder folder;
-        return failure_of([&] { open(folder)->tensors(1); });
-    }
-
-    GgufWriter writer;
-
-  private:
-    std::string arch_;
-};
 
 void expect_gguf_sizes(const moe_layer_desc& desc) {
     EXPECT_EQ(desc.hidden, hidden);
@@ -121,12 +77,13 @@ TEST(GgufFamilies, SigmoidArchitecturesHaveBiasNormAndScale) {
     const struct {
         const char* arch;
         const char* family;
-        bool always_norm;
+        bool always_norm;  // and no scale
     } cases[] = {
         {"glm4moe", "glm4_moe", false},      {"glm-dsa", "glm_moe_dsa", false},
         {"dots1", "dots1", false},           {"afmoe", "afmoe", false},
-        {"exaone-moe", "exaone_moe", false}, {"minimax-m2", "minimax_m2", true},
-        {"lfm2moe", "lfm2_moe", true},
+        {"exaone-moe", "exaone_moe", false}, {"bailingmoe2", "bailing_moe", false},
+        {"laguna", "laguna", false},         {"dots3note", "dots1", false},
+        {"minimax-m2", "minimax_m2", true},  {"lfm2moe", "lfm2_moe", true},
     };
     for (const auto& c : cases) {
         for (const bool keys : {true, false}) {
@@ -135,7 +92,7 @@ TEST(GgufFamilies, SigmoidArchitecturesHaveBiasNormAndScale) {
             if (keys) {
                 model.writer.integer(model.key("expert_gating_func"), 2);
                 model.writer.flag(model.key("expert_weights_norm"), true);
-                model.writer.real(model.key("expert_weights_scale"), 2.5f);
+                model.writer.real(model.key("expert_weights_scale"), c.always_norm ? 1.0f : 2.5f);
             }
             model.add_experts(q8_0);
             model.add_shared();
@@ -148,7 +105,7 @@ TEST(GgufFamilies, SigmoidArchitecturesHaveBiasNormAndScale) {
             EXPECT_EQ(moe_layer_validate(&desc), MOE_OK) << moe_last_error();
             EXPECT_EQ(desc.score, MOE_SCORE_SIGMOID);
             EXPECT_EQ(desc.has_selection_bias, 1);
-            EXPECT_EQ(desc.routed_scale, keys ? 2.5f : 1.0f);
+            EXPECT_EQ(desc.routed_scale, c.always_norm ? 0.0f : keys ? 2.5f : 1.0f);
             EXPECT_EQ(desc.renormalize,
                       keys || c.always_norm ? MOE_RENORMALIZE_SUM_CLAMP : MOE_RENORMALIZE_NONE);
             EXPECT_EQ(desc.shared_intermediate, shared_width);
@@ -188,12 +145,17 @@ TEST(GgufFamilies, OthersFollowTheirArchitecture) {
     EXPECT_EQ(grouped.n_group, 2);
 
     moe_checkpoint_options options{};
+    options.family = "dots1";
+    EXPECT_EQ(ling.open(third, options)->layer_desc(1).score, MOE_SCORE_SIGMOID);
     options.family = "dbrx";
-    EXPECT_EQ(ling.open(third, options)->layer_desc(1).score, MOE_SCORE_SOFTMAX);
-    options.family = "gemma4";
+    const Failure other = failure_of([&] { ling.open(third, options)->tensors(1); });
+    EXPECT_EQ(other.text,
+              "model.gguf: 'bailingmoe2.expert_gating_func' is 2, but models of this architecture "
+              "have a softmax (1)");
+    options.family = "longcat_flash";
     const Failure failure = failure_of([&] { ling.open(third, options); });
     EXPECT_EQ(failure.status, MOE_ERROR_UNSUPPORTED);
-    EXPECT_NE(failure.text.find("'gemma4' is not read from GGUF"), std::string::npos)
+    EXPECT_NE(failure.text.find("'longcat_flash' is not read from GGUF"), std::string::npos)
         << failure.text;
 }
 
@@ -366,7 +328,8 @@ TEST(GgufFamilies, NameWhatIsWrong) {
     expect(groups, MOE_ERROR_NOT_FOUND, "expert_group_used_count");
 }
 
-// llama.cpp applies it to any type, and refuses a file with tensors that it does not know.
+// llama.cpp multiplies what any type gives by a factor, and refuses a file with tensors that it
+// does not know. Of the factors those of down are read, as the experts' own.
 TEST(GgufFamilies, RefuseWhatTheyDoNotRead) {
     const auto expect = [](uint32_t type, const std::string& name, const Shape& ne,
                            const std::string& why) {
@@ -380,7 +343,7 @@ TEST(GgufFamilies, RefuseWhatTheyDoNotRead) {
     const std::pair<uint32_t, const char*> types[] = {
         {f32, "F32"}, {1, "F16"}, {30, "BF16"}, {q8_0, "Q8_0"}};
     for (const auto& [type, name] : types)
-        for (const char* matrix : {"gate", "up", "down"})
+        for (const char* matrix : {"gate", "up"})
             expect(type, std::string("blk.1.ffn_") + matrix + "_exps.scale", {experts},
                    std::string("beside a weight in ") + name);
     const std::string unread = "is not read, and would change the result";

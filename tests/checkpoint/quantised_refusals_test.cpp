@@ -246,7 +246,8 @@ TEST(Int8Refusals, Tensors) {
         return spelled.with(".weight", "I8", shape).with(".weight_scale", "BF16", {32, 1});
     };
     refuses(int8({32, 63}), corrupt, ".weight", "has shape [32, 63], [32, 64] is wanted");
-    refuses(int8({32, 32}), unsupported, ".weight", "two codes of 4 bits in a byte are not read");
+    refuses(int8({32, 32}), unsupported, ".weight",
+            "two codes of 4 bits in a byte are read for quant_method 'w4afp8', not ''");
     refuses(int8({32, 64}).with(".weight_scale", "F32", {31, 1}), corrupt, ".weight_scale",
             "has shape [31, 1], [1, 1] is wanted for blocks of 128 x 128");
     refuses(int8({32, 64}).with(".weight_zero_point", "I8", {32, 1}), unsupported,
@@ -398,19 +399,20 @@ TEST(Fp8Refusals, Stacks) {
     const std::string name = mlp0 + "experts.gate_up_proj";
     const std::string sentence = "model.safetensors: tensor '" + name;
     Model model = stack("F8_E4M3");
-    for (const Shape& shape : {Shape{}, Shape{3, 64, 1}}) {
-        model.add(name + "_scale", "F32", shape);
-        refuses(model, corrupt,
-                sentence + "_scale': has shape " + shape_text(shape) +
-                    ", its first size must be the 4 experts");
-    }
+    model.add(name + "_scale", "F32", {3, 64, 1});
+    refuses(model, corrupt,
+            sentence + "_scale': has shape [3, 64, 1], its first size must be the 4 experts");
+    model.add(name + "_scale", "F32", {4, 3});
+    refuses(model, corrupt,
+            sentence +
+                "_scale': has shape [4, 3], [1, 1] is wanted for blocks of 128 x 128, or "
+                "one scale, or one for gate and one for up, or one per row of [4, 64, 64]");
     model.add(name + "_scale", "F32", {4, 1, 2});
     model.config.insert(1, "\"quantization_config\":{\"weight_block_size\":[64,32]},");
-    refuses(model, unsupported, sentence + "': a block of 64 rows has rows of gate and of up");
     moe_checkpoint_options options{};
-    options.has_orientation = 1;
-    options.orientation = MOE_ORIENTATION_IN_OUT;
-    refuses(model, unsupported, sentence + "': orientation IN_OUT with type F8_E4M3", options);
+    options.gate_up_order = MOE_GATE_UP_INTERLEAVED;
+    refuses(model, unsupported, sentence + "': a block of 64 rows has rows of gate and of up",
+            options);
 }
 
 TEST(Nvfp4Refusals, Tensors) {

@@ -99,9 +99,11 @@ TEST(Formats, HaveTheIdsOfGgml) {
     }
 }
 
-// FP8 takes other groups and scales, NVFP4 a scale of the activations: those are other entries.
+// FP8 takes other groups and scales, MXFP4 other scales, NVFP4 a scale of the activations: those
+// are other entries.
 bool is_other_format(const FormatTraits& traits, size_t field) {
     if (traits.format.type == MOE_TYPE_F8_E4M3) return field >= 2 && field <= 4;
+    if (std::string(traits.name) == "mxfp4") return field == 4;
     return std::string(traits.name) == "nvfp4" && field == 12;
 }
 

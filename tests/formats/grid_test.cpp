@@ -1,5 +1,5 @@
-// FP8 and int8 under grids of scales: per tensor, per row, 1 x 32, 32 x 32, 128 x 128; every code
-// under every kind of scale.
+// FP8 (E4M3 and E5M2) and int8 under grids of scales: per tensor, per row, 1 x 32, 32 x 32, 128 x
+// 128; every code under every kind of scale.
 #include <gtest/gtest.h>
 
 #include "libmoe/base/element.hpp"
@@ -25,6 +25,10 @@ const Kind kinds[] = {
     {"fp8_32x32_e8m0", MOE_TYPE_F8_E4M3, 32, 32, MOE_TYPE_F8_E8M0},
     {"fp8_128x128_bf16", MOE_TYPE_F8_E4M3, 128, 128, MOE_TYPE_BF16},
     {"fp8_1x128_f32", MOE_TYPE_F8_E4M3, 1, 128, MOE_TYPE_F32},
+    {"e5m2_tensor_f32", MOE_TYPE_F8_E5M2, -1, -1, MOE_TYPE_F32},
+    {"e5m2_row_f16", MOE_TYPE_F8_E5M2, 1, -1, MOE_TYPE_F16},
+    {"e5m2_128x128_bf16", MOE_TYPE_F8_E5M2, 128, 128, MOE_TYPE_BF16},
+    {"e5m2_1x32_e8m0", MOE_TYPE_F8_E5M2, 1, 32, MOE_TYPE_F8_E8M0},
     {"int8_row", MOE_TYPE_I8, 1, -1, MOE_TYPE_F32},
     {"int8_tensor", MOE_TYPE_I8, -1, -1, MOE_TYPE_F32},
 };
@@ -37,6 +41,16 @@ moe_format format_of_kind(const Kind& kind) {
     format.group_columns = kind.group_columns;
     format.scale_type = kind.scale_type;
     return format;
+}
+
+// Sign, five bits of exponent, two of mantissa.
+double e5m2_value(uint8_t code) {
+    const int exponent = code >> 2 & 31, mantissa = code & 3;
+    if (exponent == 31 && mantissa) return NAN;
+    const double magnitude = exponent == 31 ? INFINITY
+                             : exponent     ? std::ldexp(4 + mantissa, exponent - 17)
+                                            : std::ldexp(mantissa, -16);
+    return code & 0x80 ? -magnitude : magnitude;
 }
 
 class Grid : public testing::TestWithParam<Kind> {
@@ -94,8 +108,9 @@ class Grid : public testing::TestWithParam<Kind> {
             scale = e == 255 ? NAN : std::ldexp(1.0, e - 127);
         }
         const std::byte* code = data.data() + n * columns + k;
-        const double element =
-            format.type == MOE_TYPE_I8 ? load<int8_t>(code) : e4m3_to_f32(load<uint8_t>(code));
+        const double element = format.type == MOE_TYPE_I8        ? load<int8_t>(code)
+                               : format.type == MOE_TYPE_F8_E5M2 ? e5m2_value(load<uint8_t>(code))
+                                                                 : e4m3_to_f32(load<uint8_t>(code));
         return static_cast<float>(element * scale);
     }
 
@@ -150,7 +165,8 @@ TEST(GridFormats, Names) {
     EXPECT_EQ(name(kinds[0]), "f8_e4m3 allxall f32");
     EXPECT_EQ(name(kinds[3]), "f8_e4m3 1xall bf16");
     EXPECT_EQ(name(kinds[5]), "f8_e4m3 1x32 f8_e8m0");
-    EXPECT_EQ(name(kinds[9]), "i8 1xall f32");
+    EXPECT_EQ(name(kinds[9]), "f8_e5m2 allxall f32");
+    EXPECT_EQ(name(kinds[13]), "i8 1xall f32");
     for (const Kind& kind : kinds)
         EXPECT_EQ(find_format(format_of_kind(kind))->encode != nullptr,
                   kind.type == MOE_TYPE_F8_E4M3);
@@ -192,6 +208,19 @@ TEST(Nvfp4PreQuant, IsFoldedIntoTheColumns) {
         for (size_t i = 0; i < values.size(); ++i)
             EXPECT_EQ(values[i], without[i] * pre[i % 64]) << i;
     }
+}
+
+TEST(GridFormats, E5m2AloneIsTheUpperHalfOfAFloat16) {
+    const FormatTraits& traits = *find_format(format_of(MOE_TYPE_F8_E5M2));
+    test::Stored stored(traits, 1, 256);
+    EXPECT_EQ(stored.bytes.scales, 0u);
+    for (size_t i = 0; i < 256; ++i) stored.data[i] = std::byte(i);
+    const auto values = test::decode_all(stored.view(), traits);
+    for (size_t i = 0; i < 256; ++i)
+        EXPECT_TRUE(
+            test::same_float(values[i], static_cast<float>(e5m2_value(static_cast<uint8_t>(i)))))
+            << i;
+    EXPECT_STREQ(format_name(traits.format).text, "f8_e5m2");
 }
 
 }  // namespace

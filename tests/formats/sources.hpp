@@ -212,7 +212,7 @@ inline moe_format bnb_format(moe_codebook codebook, int32_t block, bool nested) 
 inline std::vector<moe_format> whole_formats() {
     std::vector<moe_format> formats;
     const moe_type types[] = {MOE_TYPE_F16, MOE_TYPE_BF16, MOE_TYPE_F32};
-    for (const int32_t bits : {2, 3, 4, 8})
+    for (int32_t bits = 2; bits <= 8; ++bits)
         for (const auto zero : {MOE_ZERO_POINT_PACKED, MOE_ZERO_POINT_PACKED_MINUS_ONE})
             for (const bool act_order : {false, true})
                 formats.push_back(int_format(MOE_PACKING_GPTQ, bits, act_order ? 32 : -1,

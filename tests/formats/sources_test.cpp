@@ -238,7 +238,7 @@ TEST(SourceFormats, AreNotFoundWithAWrongField) {
             EXPECT_EQ(find_format(wrong[i]), nullptr) << format_name(format).text << " " << i;
     }
     auto odd = gptq;
-    odd.bits = 5;
+    odd.bits = 1;
     EXPECT_EQ(find_format(odd), nullptr);
     odd = affine;
     odd.act_order = 1;

@@ -6,6 +6,7 @@
 #include "libmoe/checkpoint/families.hpp"
 #include "libmoe/checkpoint/json.hpp"
 #include "libmoe/checkpoint/layer_places.hpp"
+#include "libmoe/checkpoint/unread_keys.hpp"
 #include "tests/fuzz/every_family.hpp"
 #include "tests/fuzz/json_mutator.hpp"
 #include "tests/fuzz/targets.hpp"
@@ -91,7 +92,7 @@ struct OpenCheckpoint {
         const moe::test::Folder folder;  // gone again once the file is mapped
         every_family().write(folder);
         files.emplace(memory, folder.path(), MOE_IO_MMAP);
-        places = moe::find_layers(memory, files->index, files->files, false);
+        places = moe::find_layers(memory, files->index, files->files, {});
     }
     void forget_settings() {
         std::destroy_at(&files->settings);
@@ -110,6 +111,7 @@ void build(OpenCheckpoint& fixed, const moe::Family& family, const moe::LayerPla
         moe::LayerBuilder builder(*fixed.files, override, place.prefix, place.number, data);
         family.build(builder);
         builder.finish();
+        moe::refuse_unread_keys(fixed.files->settings, family.name, place.number, data.desc);
         const moe_status status = moe_layer_validate(&data.desc);
         promise(status == MOE_OK || status == MOE_ERROR_INVALID_ARGUMENT, "validation",
                 moe_last_error());

@@ -170,14 +170,20 @@ constexpr std::string_view keys[] = {"general.alignment",
                                      "llama.expert_count",
                                      "llama.expert_used_count",
                                      "llama.embedding_length",
+                                     "nemotron_h_moe.expert_used_count",
+                                     "step35.swiglu_clamp_exp",
+                                     "step35.swiglu_clamp_shexp",
+                                     "deepseek2.block_count",
+                                     "deepseek2.vocab_size",
+                                     "deepseek2.expert_shared_count",
                                      "deepseek2.expert_gating_func",
                                      "deepseek2.expert_group_count",
                                      "deepseek2.expert_group_used_count",
                                      "deepseek2.expert_weights_norm",
                                      "deepseek2.expert_weights_scale"};
-constexpr std::string_view architectures[] = {"llama",     "qwen2moe",  "qwen3moe",
-                                              "qwen3next", "deepseek2", "gpt-oss",
-                                              "glm4moe",   "llama4",    "bailingmoe2"};
+constexpr std::string_view architectures[] = {
+    "llama",  "qwen2moe",    "qwen3moe", "qwen3next", "deepseek2", "gpt-oss", "glm4moe",
+    "llama4", "bailingmoe2", "gemma4",   "step35",    "deepseek4", "kimi-k3", "nemotron_h_moe"};
 constexpr std::string_view names[] = {
     "blk.0.ffn_gate_inp.weight",       "blk.0.ffn_gate_exps.weight",
     "blk.0.ffn_up_exps.weight",        "blk.0.ffn_down_exps.weight",
@@ -185,6 +191,8 @@ constexpr std::string_view names[] = {
     "blk.0.ffn_gate_inp_shexp.weight", "blk.0.exp_probs_b",
     "blk.0.exp_probs_b.bias",          "blk.0.ffn_gate.0.weight",
     "blk.0.ffn_down_exps.scale",       "blk.0.ffn_gate_exps.bias",
+    "blk.0.ffn_gate_inp.scale",        "blk.0.ffn_gate_tid2eid.weight",
+    "blk.0.ffn_latent_down.weight",    "blk.0.ffn_latent_up.weight",
     "blk.00000.ffn_gate_exps.weight",  "blk.9999999.ffn_up_exps.weight"};
 
 std::string random_value(uint32_t type, Random& random) {

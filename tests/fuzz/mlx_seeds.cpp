@@ -10,7 +10,7 @@ using moe::test::Model;
 using moe::test::raw;
 using moe::test::Shape;
 
-constexpr int64_t h = 32, w = 16, n_experts = 2;
+constexpr int64_t n_features = 32, stack_width = 16, n_stacked = 2;
 const std::string mlp = "model.layers.0.mlp.";
 
 Model sized_model(const std::string& type, const std::string& more) {
@@ -37,10 +37,12 @@ Model qwen_stacks(int64_t bits, int64_t group, const std::string& scale_type) {
                                  "gate\":{\"group_size\":32,\"bits\":8,\"mode\":\"affine\"}}";
     Model model = sized_model("qwen3_moe", settings);
     const std::string stem = mlp + "switch_mlp.";
-    add_codes(model, mlp + "gate", {n_experts, h}, 8, 32, "BF16");
-    add_codes(model, stem + "gate_proj", {n_experts, w, h}, bits, group, scale_type);
-    add_codes(model, stem + "up_proj", {n_experts, w, h}, bits, group, scale_type);
-    add_codes(model, stem + "down_proj", {n_experts, h, w}, 4, 16, "F16");
+    add_codes(model, mlp + "gate", {n_stacked, n_features}, 8, 32, "BF16");
+    add_codes(model, stem + "gate_proj", {n_stacked, stack_width, n_features}, bits, group,
+              scale_type);
+    add_codes(model, stem + "up_proj", {n_stacked, stack_width, n_features}, bits, group,
+              scale_type);
+    add_codes(model, stem + "down_proj", {n_stacked, n_features, stack_width}, 4, 16, "F16");
     return model;
 }
 
@@ -48,14 +50,14 @@ Model qwen_stacks(int64_t bits, int64_t group, const std::string& scale_type) {
 Model gpt_oss_stacks() {
     Model model = sized_model("gpt_oss", "\"swiglu_limit\":7");
     const std::string stem = mlp + "experts.";
-    model.add(mlp + "router.weight", "BF16", {n_experts, h});
-    model.add(mlp + "router.bias", "BF16", {n_experts});
-    add_codes(model, stem + "gate_proj", {n_experts, w, h}, 4, 32, "U8");
-    add_codes(model, stem + "up_proj", {n_experts, w, h}, 4, 32, "U8");
-    model.add(stem + "down_proj.weight", "BF16", {n_experts, h, w});
-    model.add(stem + "gate_proj.bias", "BF16", {n_experts, w});
-    model.add(stem + "up_proj.bias", "BF16", {n_experts, w});
-    model.add(stem + "down_proj.bias", "BF16", {n_experts, h});
+    model.add(mlp + "router.weight", "BF16", {n_stacked, n_features});
+    model.add(mlp + "router.bias", "BF16", {n_stacked});
+    add_codes(model, stem + "gate_proj", {n_stacked, stack_width, n_features}, 4, 32, "U8");
+    add_codes(model, stem + "up_proj", {n_stacked, stack_width, n_features}, 4, 32, "U8");
+    model.add(stem + "down_proj.weight", "BF16", {n_stacked, n_features, stack_width});
+    model.add(stem + "gate_proj.bias", "BF16", {n_stacked, stack_width});
+    model.add(stem + "up_proj.bias", "BF16", {n_stacked, stack_width});
+    model.add(stem + "down_proj.bias", "BF16", {n_stacked, n_features});
     return model;
 }
 
@@ -63,13 +65,13 @@ Model gpt_oss_stacks() {
 Model torchao_model() {
     Model model = sized_model("mixtral", "\"quantization_config\":{\"quant_method\":\"torchao\"}");
     const std::string stem = mlp + "experts.";
-    model.add(mlp + "gate._weight_qdata", "I8", {n_experts, h});
-    model.add(mlp + "gate._weight_scale", "F32", {n_experts, 1});
-    model.tensors[mlp + "gate._weight_zero_point"] = {"I8", {n_experts, 1}, std::string(2, '\0')};
-    model.add(stem + "_gate_up_proj_qdata", "F8_E4M3", {n_experts, 2 * w, h});
-    model.add(stem + "_gate_up_proj_scale", "F32", {n_experts, 2 * w, 1});
-    model.add(stem + "_down_proj_qdata", "F8_E4M3", {n_experts, h, w});
-    model.add(stem + "_down_proj_scale", "BF16", {n_experts, h, 1});
+    model.add(mlp + "gate._weight_qdata", "I8", {n_stacked, n_features});
+    model.add(mlp + "gate._weight_scale", "F32", {n_stacked, 1});
+    model.tensors[mlp + "gate._weight_zero_point"] = {"I8", {n_stacked, 1}, std::string(2, '\0')};
+    model.add(stem + "_gate_up_proj_qdata", "F8_E4M3", {n_stacked, 2 * stack_width, n_features});
+    model.add(stem + "_gate_up_proj_scale", "F32", {n_stacked, 2 * stack_width, 1});
+    model.add(stem + "_down_proj_qdata", "F8_E4M3", {n_stacked, n_features, stack_width});
+    model.add(stem + "_down_proj_scale", "BF16", {n_stacked, n_features, 1});
     return model;
 }
 

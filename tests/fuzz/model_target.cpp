@@ -56,6 +56,14 @@ constexpr std::string_view model_words[] = {"hidden_size",
                                             "affine",
                                             "nvfp4",
                                             "model.layers.0.mlp.gate",
+                                            "dynamic",
+                                            "extra_config",
+                                            "packing_format",
+                                            "auto_round:auto_gptq",
+                                            "targets",
+                                            "re:.*up_proj",
+                                            "w4afp8",
+                                            "expert_dtype",
                                             "weights"};
 
 }  // namespace

@@ -17,7 +17,8 @@ enum PlanFlag {
     with_filter = 8,
     with_tuning = 16,
     with_dead_checkpoint = 32,
-    without_formats = 64
+    without_formats = 64,
+    with_expert_formats = 128  // of every second expert, from the list of the roles
 };
 
 }  // namespace moe_fuzz

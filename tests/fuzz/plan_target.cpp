@@ -14,6 +14,7 @@ namespace {
 constexpr uint32_t largest_struct = 65536;
 constexpr int32_t most_map = 1 << 16;
 constexpr size_t most_formats = 64;
+constexpr int32_t most_experts = 64;
 
 // Bytes of a struct in a block of exactly struct_size, so that a read beyond it is seen.
 class Struct {
@@ -73,7 +74,7 @@ class Description {
         const char* text = chunks_[plan_filter].c_str();
         plan_.set(offsetof(moe_plan_desc, kernel_filter), has(with_filter) ? text : nullptr);
         plan_.set(offsetof(moe_plan_desc, tuning_path), has(with_tuning) ? text : nullptr);
-        plan_.set<const void*>(offsetof(moe_plan_desc, formats_per_expert), nullptr);
+        set_expert_formats();
         static constexpr uint64_t dead[32] = {};
         plan_.set<const void*>(offsetof(moe_plan_desc, checkpoint),
                                has(with_dead_checkpoint) ? dead : nullptr);
@@ -114,12 +115,30 @@ class Description {
             plan_.set(offsetof(moe_plan_desc, n_formats), static_cast<uint32_t>(n));
     }
 
+    void set_expert_formats() {
+        const auto n = layer_.get<int32_t>(offsetof(moe_layer_desc, n_experts));
+        const bool given =
+            has(with_expert_formats) && n > 0 && n <= most_experts && !formats_.empty();
+        const auto experts = static_cast<size_t>(given ? n : 0);
+        expert_pointers_.resize(MOE_ROLE_COUNT * experts);
+        for (const size_t role : {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN})
+            for (size_t e = 1; e < experts; e += 2)
+                expert_pointers_[role * experts + e] =
+                    formats_[(role + e) % formats_.size()].as<moe_format>();
+        plan_.set<const void*>(offsetof(moe_plan_desc, formats_per_expert),
+                               given ? expert_pointers_.data() : nullptr);
+        if (given)
+            plan_.set(offsetof(moe_plan_desc, n_formats_per_expert),
+                      static_cast<uint32_t>(expert_pointers_.size()));
+    }
+
     std::vector<std::string> chunks_;
     int flags_;
     Struct plan_, layer_, slice_;
     std::unique_ptr<int32_t[]> map_;
     std::vector<Struct> formats_;
     std::unique_ptr<const moe_format*[]> pointers_;
+    std::vector<const moe_format*> expert_pointers_;
 };
 
 bool ok(moe_status status) {

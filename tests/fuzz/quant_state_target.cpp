@@ -69,7 +69,7 @@ class Open {
     Open(Unquantized& fixed, moe_io io) : io_(io) {
         fixed.write(folder_, " ");
         files_.emplace(memory_, folder_.path(), io);
-        places_ = moe::find_layers(memory_, files_->index, files_->files, false);
+        places_ = moe::find_layers(memory_, files_->index, files_->files, {});
         files_->files.reserve(2);
     }
 

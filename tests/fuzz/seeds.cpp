@@ -14,7 +14,6 @@ namespace {
 
 using namespace moe_fuzz;
 using moe::test::bnb_state;
-using moe::test::GgufWriter;
 using moe::test::raw;
 using moe::test::SpelledMatrix;
 
@@ -314,12 +313,21 @@ constexpr std::pair<const char*, const char*> family_configs[] = {
     {"lfm2_moe", R"("use_expert_bias":true)"},
     {"minimax_m3", R"("swiglu_alpha":1.702,"swiglu_limit":7)"},
     {"bailing_moe_v2", R"("score_function":"sigmoid","num_shared_experts":1)"},
-    {"bailing_hybrid", R"("num_expert_group":2,"topk_group":1,"moe_renormalize":true)"}};
+    {"bailing_hybrid",
+     R"("num_expert_group":2,"topk_group":1,"moe_renormalize":true,"expert_swiglu_limit_list":[7,0],"share_expert_swiglu_limit_list":[9,0])"},
+    {"glm5_next", R"("swiglu_limit":10,"n_shared_experts":1)"},
+    {"hy_v4", R"("swiglu_limit":10,"n_group":1,"topk_group":1)"},
+    {"flint", R"("shared_expert_intermediate_size":48,"top_k":50)"},
+    {"lara_mini", R"("norm_topk_prob":true,"moe_router_dtype":"fp32")"},
+    {"mistral_large4", R"("n_group":2,"topk_group":1)"},
+    {"beam", R"("n_group":2,"topk_group":1,"router_aux_loss_coef":0.001)"},
+    {"sarvam_moe", R"("score_function":"sigmoid","moe_router_enable_expert_bias":true)"},
+    {"exaone_moe", R"("swiglu_limits":[7,0],"is_moe_layer":[true,false])"},
+    {"step5", R"("moe_top_k":2,"norm_expert_weight":true)"}};
 // Families without settings of their own.
 constexpr const char* plain_families[] = {
-    "glm4_moe",      "glm4_moe_lite", "glm_moe_dsa", "dots1", "exaone_moe",
-    "mimo_v2_flash", "mistral4",      "minimax_m2",  "hy_v3", "afmoe",
-    "jamba",         "olmoe",         "qwen3_vl_moe"};
+    "glm4_moe",   "glm4_moe_lite", "glm_moe_dsa", "dots1", "mimo_v2_flash", "mistral4",
+    "minimax_m2", "hy_v3",         "afmoe",       "jamba", "olmoe",         "qwen3_vl_moe"};
 
 void add_json(const Seeds& seeds) {
     seeds.add(
@@ -338,125 +346,6 @@ void add_json(const Seeds& seeds) {
     seeds.add(
         "config", "text_config",
         "{\"model_type\":\"x\",\"text_config\":{\"model_type\":\"qwen3_moe\"," + sizes + "}}");
-}
-
-// ---- GGUF
-
-constexpr uint32_t f32 = 0, f16 = 1, q8_0 = 8, q4_k = 12, i8 = 24, mxfp4 = 39, nvfp4 = 40;
-
-uint64_t bytes_of(uint32_t type, const moe::test::Shape& ne) {
-    const moe::Element& e = *moe::ggml_element(type);
-    uint64_t bytes = static_cast<uint64_t>(ne[0]) / e.block_elements * e.block_bits / 8;
-    for (size_t i = 1; i < ne.size(); ++i) bytes *= static_cast<uint64_t>(ne[i]);
-    return bytes;
-}
-
-struct SmallGguf {
-    GgufWriter writer;
-    int64_t hidden, width;
-
-    explicit SmallGguf(const std::string& arch, int64_t hidden = h, int64_t width = 32)
-        : hidden(hidden), width(width) {
-        writer.text("general.architecture", arch);
-        writer.integer(arch + ".embedding_length", static_cast<uint32_t>(hidden));
-        writer.integer(arch + ".expert_count", n_experts);
-        writer.integer(arch + ".expert_used_count", 1);
-        add("ffn_gate_inp.weight", {hidden, n_experts}, f32);
-    }
-    void add(const std::string& name, const moe::test::Shape& ne, uint32_t type) {
-        writer.tensor("blk.0." + name, ne, type, std::string(bytes_of(type, ne), '\x11'));
-    }
-    void stacks(uint32_t type) {
-        add("ffn_gate_exps.weight", {hidden, width, n_experts}, type);
-        add("ffn_up_exps.weight", {hidden, width, n_experts}, type);
-        add("ffn_down_exps.weight", {width, hidden, n_experts}, type);
-    }
-    void shared() {
-        add("ffn_gate_shexp.weight", {hidden, width}, f16);
-        add("ffn_up_shexp.weight", {hidden, width}, f16);
-        add("ffn_down_shexp.weight", {width, hidden}, f16);
-    }
-};
-
-void add_quantised(const Seeds& seeds) {
-    SmallGguf mixtral("llama");
-    mixtral.stacks(q8_0);
-    seeds.add("gguf", "mixtral_q8_0", mixtral.writer.file());
-    SmallGguf old("llama");
-    for (int e = 0; e < n_experts; ++e) {
-        const std::string end = "." + std::to_string(e) + ".weight";
-        old.add("ffn_gate" + end, {h, 32}, f16);
-        old.add("ffn_up" + end, {h, 32}, f16);
-        old.add("ffn_down" + end, {32, h}, f16);
-    }
-    seeds.add("gguf", "mixtral_old", old.writer.file());
-    SmallGguf qwen("qwen3moe");
-    qwen.stacks(mxfp4);
-    seeds.add("gguf", "qwen3_mxfp4", qwen.writer.file());
-    SmallGguf scaled("qwen3moe", 64, 64);
-    scaled.stacks(nvfp4);
-    for (const char* name : {"ffn_gate_exps.scale", "ffn_up_exps.scale", "ffn_down_exps.scale"})
-        scaled.add(name, {n_experts}, f32);
-    seeds.add("gguf", "qwen3_nvfp4", scaled.writer.file());
-}
-
-void add_architectures(const Seeds& seeds) {
-    SmallGguf qwen2("qwen2moe");
-    qwen2.stacks(f16);
-    qwen2.shared();
-    qwen2.add("ffn_gate_inp_shexp.weight", {h}, f32);
-    seeds.add("gguf", "qwen2", qwen2.writer.file());
-    SmallGguf next("qwen3next");
-    next.add("ffn_gate_up_exps.weight", {h, 64, n_experts}, f16);
-    next.add("ffn_down_exps.weight", {32, h, n_experts}, f16);
-    seeds.add("gguf", "qwen3next", next.writer.file());
-    SmallGguf deepseek("deepseek2");
-    deepseek.stacks(f16);
-    deepseek.shared();
-    deepseek.add("exp_probs_b.bias", {n_experts}, f32);
-    deepseek.writer.integer("deepseek2.expert_gating_func", 2);
-    deepseek.writer.integer("deepseek2.expert_group_count", 2);
-    deepseek.writer.integer("deepseek2.expert_group_used_count", 1);
-    deepseek.writer.flag("deepseek2.expert_weights_norm", true);
-    deepseek.writer.real("deepseek2.expert_weights_scale", 2.5f);
-    seeds.add("gguf", "deepseek", deepseek.writer.file());
-    for (const char* arch :
-         {"dots1", "hunyuan-moe", "olmoe", "bailingmoe", "minimax-m2", "llama4"}) {
-        SmallGguf small(arch);
-        small.stacks(mxfp4);
-        small.writer.integer(arch + std::string(".expert_gating_func"), 4);
-        seeds.add("gguf", arch, small.writer.file());
-    }
-    SmallGguf oss("gpt-oss");
-    oss.stacks(mxfp4);
-    oss.add("ffn_gate_inp.bias", {n_experts}, f32);
-    oss.add("ffn_gate_exps.bias", {32, n_experts}, f32);
-    oss.add("ffn_up_exps.bias", {32, n_experts}, f32);
-    oss.add("ffn_down_exps.bias", {h, n_experts}, f32);
-    seeds.add("gguf", "gpt_oss", oss.writer.file());
-}
-
-void add_gguf(const Seeds& seeds) {
-    add_quantised(seeds);
-    add_architectures(seeds);
-    GgufWriter values;
-    values.alignment = 8;
-    values.integer("general.alignment", 8);
-    values.text("general.architecture", "llama");
-    for (const uint32_t type : {0u, 1u, 2u, 3u, 4u, 5u, 6u, 7u, 10u, 11u, 12u}) {
-        constexpr size_t sizes[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
-        const std::string name = "value" + std::to_string(type);
-        values.pair(name, type, std::string(sizes[type], '\1'));
-        values.pair(name + "s", 9,
-                    raw(type) + raw<uint64_t>(2) + std::string(2 * sizes[type], '\1'));
-    }
-    values.pair("u64", 10, raw(~uint64_t{0}));
-    values.pair(
-        "words", 9,
-        raw(8u) + raw<uint64_t>(2) + moe::test::gguf_string("a") + moe::test::gguf_string("bc"));
-    values.tensor("a", {3}, i8, "abc");
-    values.tensor("b", {256, 2}, q4_k, std::string(288, 'q'));
-    seeds.add("gguf", "values", values.file());
 }
 
 // ---- plan
@@ -488,6 +377,7 @@ struct SmallPlan {
     std::string flags{"\0", 1};
     std::string filter;
     std::string format = "bf16";
+    std::string down_format;  // empty: the same
 
     SmallPlan() {
         plan.struct_size = sizeof plan;
@@ -502,6 +392,10 @@ struct SmallPlan {
         std::vector<std::string> chunks = {flags, bytes_of(plan), bytes_of(layer), bytes_of(slice),
                                            filter};
         for (int role = 0; role < MOE_ROLE_COUNT; ++role) chunks.push_back(bytes_of(given));
+        if (!down_format.empty()) {
+            moe_format_by_name(down_format.c_str(), &given);
+            chunks[plan_formats + int{MOE_ROLE_DOWN}] = bytes_of(given);
+        }
         return join_chunks(chunks);
     }
 };
@@ -572,6 +466,11 @@ void add_parts(const Seeds& seeds) {
     filter.plan.intermediate_type = MOE_TYPE_F64;
     filter.format = "kbit4";
     seeds.add("plan", "filter", filter.bytes());
+    SmallPlan mixed;
+    mixed.flags[0] = static_cast<char>(with_expert_formats);
+    mixed.format = "q8_0";
+    mixed.down_format = "q4_0";
+    seeds.add("plan", "expert_formats", mixed.bytes());
 }
 
 }  // namespace
@@ -589,6 +488,7 @@ int main(int argc, char** argv) {
     add_integer_models(seeds);
     add_float_models(seeds);
     add_mlx_and_torchao(seeds);
+    add_spellings(seeds);
     add_quant_states(seeds);
     seeds.add("plan", "plain", SmallPlan().bytes());
     add_routings(seeds);

@@ -151,6 +151,64 @@ void check_permute(const Pair& pair, int64_t n_tokens) {
     check_permutation(pair, call, check_dispatch(pair, call));
 }
 
+// What a plain loop over the row ids copies; NaN where there is no token.
+Gathered wanted_rows(const Pair& pair, const Gather& call) {
+    const int64_t k = pair.desc().top_k, H = pair.desc().hidden;
+    Gathered wanted;
+    for (size_t r = 0; r < call.row_ids.size(); ++r) {
+        const int32_t slot = static_cast<int64_t>(r) < call.offsets.back() ? call.row_ids[r] : -1;
+        const auto row = call.x.begin() + std::max(slot, 0) / k * H;
+        wanted.tokens.push_back(slot < 0 ? -1 : static_cast<int32_t>(slot / k));
+        wanted.weights.push_back(slot < 0 ? 0.0f : call.weights[static_cast<size_t>(slot)]);
+        if (slot < 0)
+            wanted.rows.insert(wanted.rows.end(), static_cast<size_t>(H), NAN);
+        else
+            wanted.rows.insert(wanted.rows.end(), row, row + H);
+    }
+    return wanted;
+}
+
+bool same_with_nan(const Floats& a, const Floats& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                      [](float x, float y) { return x == y || (std::isnan(x) && std::isnan(y)); });
+}
+
+// Rows of x by a dispatch: few and many of them, and a capacity beyond the last one.
+void check_gather(const Pair& pair, int64_t n_tokens, int32_t block) {
+    const int32_t n = pair.desc().n_experts, k = pair.desc().top_k;
+    const Ids ids = as_ids(random_ids(n_tokens, k, n, 11));
+    const Dispatched order = check_dispatch(pair, {n_tokens, ids, block, {}, n});
+    Gather call{n_tokens,     pair.x(n_tokens), order.offsets,
+                order.counts, order.row_ids,    normal(n_tokens * k, 3, 0.7f)};
+    call.row_ids.resize(call.row_ids.size() + 7, 0);
+    const Gathered wanted = wanted_rows(pair, call);
+    for (const Side* side : {&pair.subject, &pair.reference}) {
+        const Gathered got = gather(*side, call);
+        const auto where = text("T %ld, blocks of %d, %s: ", static_cast<long>(n_tokens), block,
+                                side == &pair.subject ? "subject" : "reference");
+        pair.context.expect(same_with_nan(got.rows, wanted.rows), where + "rows differ");
+        pair.context.expect(got.tokens == wanted.tokens, where + "tokens differ");
+        pair.context.expect(got.weights == wanted.weights, where + "weights differ");
+        pair.context.expect(side->faults().faults == 0, where + "a fault");
+    }
+    call.row_ids[0] = static_cast<int32_t>(n_tokens * k);
+    const int32_t first = gather(pair.subject, call).tokens.front();
+    const moe_workspace_faults faults = pair.subject.faults();
+    pair.context.expect(
+        first == -1 && faults.faults == MOE_FAULT_OFFSETS_OUT_OF_RANGE && faults.n_skipped == 1,
+        "a row id out of range is not told");
+    note_kernels(pair, n_tokens);
+}
+
+void add_gathers(CaseList& list) {
+    for (const Numbers* numbers : {&f32, &bf16, &f16})
+        list.add(text("dispatch/gather/%s", numbers->name), Extent::smoke, [=](Context& context) {
+            const Pair pair(context, stage_spec(320, 24, 6, *numbers, 301));
+            for (const int64_t T : {1, 17, 301})
+                for (const int32_t block : {0, 8, 128}) check_gather(pair, T, block);
+        });
+}
+
 PairSpec permute_spec(int32_t hidden, int32_t n_experts, int32_t k, const Numbers& numbers,
                       int64_t max_tokens) {
     PairSpec spec = stage_spec(hidden, n_experts, k, numbers, max_tokens);
@@ -341,6 +399,7 @@ void add_dispatch_cases(CaseList& list) {
     add_round_trips(list);
     add_permute_models(list);
     add_odd_ids(list);
+    add_gathers(list);
 }
 
 }  // namespace moe_gpu

@@ -34,6 +34,7 @@ inline void must(moe_status status, const char* what) {
         throw Failure(std::string(what) + ": " + moe_status_name(status) + ": " + moe_last_error());
 }
 
+using clients::Loading;
 using clients::Plan;
 using clients::Runtime;
 using clients::Weights;

@@ -109,6 +109,38 @@ Dispatched dispatch(const Side& side, const Dispatch& call) {
     return result;
 }
 
+Gathered gather(const Side& side, const Gather& call) {
+    const int64_t k = side.layer.top_k, H = side.layer.hidden;
+    const auto n_rows = static_cast<int64_t>(call.row_ids.size());
+    MaybeRows x, offsets, counts, row_ids, weights;
+    fill(x, side, side.x_type, H, call.x);
+    fill(offsets, side, MOE_TYPE_I64, 1, call.offsets);
+    fill(counts, side, MOE_TYPE_I64, 1, call.counts);
+    fill(row_ids, side, MOE_TYPE_I32, 1, call.row_ids);
+    fill(weights, side, MOE_TYPE_F32, k, call.weights);
+    Rows out(side.device, side.x_type, n_rows, H), tokens(side.device, MOE_TYPE_I32, n_rows, 1);
+    Rows row_weights(side.device, MOE_TYPE_F32, n_rows, 1);
+    auto args = sized<moe_gather_args>();
+    args.n_tokens = call.n_tokens;
+    args.x = data_of(x);
+    args.offsets = longs_of(offsets);
+    args.counts = longs_of(counts);
+    args.row_ids = ints_of(row_ids);
+    args.n_rows = n_rows;
+    args.out = out.data();
+    args.weights = floats_of(weights);
+    args.out_row_tokens = static_cast<int32_t*>(tokens.data());
+    args.out_row_weights = static_cast<float*>(row_weights.data());
+    args.stream = side.stream();
+    side.poison_workspace();
+    must(moe_gather(side.plan.get(), side.workspace(), &args), "moe_gather");
+    side.synchronize();
+    out.get(n_rows, "out");
+    tokens.get(n_rows, "out_row_tokens");
+    row_weights.get(n_rows, "out_row_weights");
+    return {out.floats(), tokens.integers<int32_t>(), row_weights.floats()};
+}
+
 Floats experts(const Side& side, const Experts& call) {
     const int64_t k = side.layer.top_k;
     MaybeRows x, ids, weights, row_weights, offsets, counts, row_ids;

@@ -36,6 +36,20 @@ struct Dispatched {
 };
 Dispatched dispatch(const Side& side, const Dispatch& call);
 
+struct Gather {
+    int64_t n_tokens = 0;
+    Floats x;  // [T, H]
+    Ids offsets, counts;
+    std::vector<int32_t> row_ids;
+    Floats weights;
+};
+struct Gathered {
+    Floats rows;  // NaN where the call leaves them alone
+    std::vector<int32_t> tokens;
+    Floats weights;
+};
+Gathered gather(const Side& side, const Gather& call);
+
 struct Experts {
     moe_in_layout in = MOE_IN_TOKENS;
     moe_out_layout out = MOE_OUT_REDUCED;

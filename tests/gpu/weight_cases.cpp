@@ -126,6 +126,41 @@ void check_caller_memory(Context& context, const char* format) {
     moe_weights_destroy(none);
 }
 
+// Loaded on a thread and a stream of the library's own, beside calls of the plan.
+void check_in_background(Context& context, const char* format) {
+    PairSpec spec;
+    spec.layer.desc = rich_layer(128, 96, 6, 2);
+    spec.layer.format = format;
+    spec.max_tokens = 40;
+    const Pair pair(context, spec);
+    const moe_plan* plan = pair.subject.plan.get();
+    const moe_weights_desc desc = pair.data->weights_desc();
+    const Forward call = pair.routed_call(40);
+    moe_loading* started = nullptr;
+    must(moe_loading_start(plan, &desc, &started), "moe_loading_start");
+    const Loading loading(started);
+    const Result wanted = pair.check(call);
+    moe_weights* raw = nullptr;
+    must(moe_loading_wait(started, &raw), "moe_loading_wait");
+    const Weights weights(raw);
+    auto progress = sized<moe_loading_progress>();
+    must(moe_loading_poll(started, &progress), "moe_loading_poll");
+    context.expect(
+        progress.is_done && progress.bytes_done == progress.bytes_total && progress.bytes_total > 0,
+        "a load that is done has not all bytes");
+    ForwardBuffers buffers(pair.subject, call, pair.subject.stream());
+    must(moe_forward(plan, weights.get(), pair.subject.workspace(), &buffers.args()),
+         "moe_forward");
+    pair.subject.synchronize();
+    context.expect(buffers.get(call).bits == wanted.bits,
+                   "weights that were loaded in the background give other bits");
+    must(moe_loading_start(plan, &desc, &started), "moe_loading_start");
+    const Loading cancelled(started);
+    must(moe_loading_cancel(started), "moe_loading_cancel");
+    const moe_status status = moe_loading_wait(started, nullptr);
+    context.expect(status == MOE_OK || status == MOE_ERROR_CANCELLED, moe_last_error());
+}
+
 // Bytes beside the formats' own: at most 2 % and a megabyte.
 void check_size(Context& context, const char* format) {
     PairSpec spec;
@@ -247,6 +282,9 @@ void add_weight_cases(CaseList& list) {
     for (const char* format : formats)
         list.add(text("weights/file/%s", format), Extent::full,
                  [=](Context& context) { check_file(context, format); });
+    for (const char* format : {"f32", "bf16", "nvfp4", "q8_0"})
+        list.add(text("weights/in_background/%s", format), Extent::smoke,
+                 [=](Context& context) { check_in_background(context, format); });
     list.add("weights/sharing", Extent::smoke, check_sharing);
     list.add("weights/cancelled", Extent::smoke, check_cancelled);
 }

@@ -5,6 +5,7 @@ itself would not run these files.
 """
 import dataclasses
 import importlib.metadata
+from collections.abc import Callable
 
 import gguf
 import numpy as np
@@ -50,12 +51,26 @@ class Model:
     shared_gate: bool = False
     selection_bias: bool = False
     biases: bool = False  # router bias and expert biases
-    activation: str = "silu_glu"
+    bias_name: str = "exp_probs_b.bias"
+    activation: str | Callable = "silu_glu"
+    shared_activation: str | Callable | None = None  # None: as the experts
+    gated: bool = True
+    merged: bool = False  # gate above up in one stack of experts
+    shared_merged: bool = False
+    latent: int = 0
+    latent_names: tuple = ()  # in, out and the norm between them, or two
+    expert_scale: bool = False  # a factor for what every expert gives
+    expert_types: tuple = ()  # of files with a tensor for each expert, in turn
+    router_norm: bool = False  # the router sees an RMS norm of x, over sqrt(hidden)
+    mean: bool = False  # of the experts and the shared expert
+    vocabulary: int = 0  # experts by a table of token ids
+    blocks: int = 0  # block_count, where the file has fewer
     weight_on_input: bool = False
     gain: float = 1.5
     down_gain: float = 1.5
     tokens: int = 7
     keys: dict = dataclasses.field(default_factory=dict)  # further GGUFWriter.add_<key>(value)
+    plain: dict = dataclasses.field(default_factory=dict)  # keys that the writer has no method for
     alignment: int = 0
     notes: str = ""
 
@@ -146,15 +161,19 @@ def add_keys(writer, model):
     writer.add_name(model.name)
     writer.add_context_length(64)
     writer.add_embedding_length(model.hidden)
-    writer.add_block_count(model.layers)
+    writer.add_block_count(model.blocks or model.layers)
     writer.add_feed_forward_length(model.dense_intermediate)
     writer.add_head_count(2)
     writer.add_head_count_kv(1)
     writer.add_layer_norm_rms_eps(1e-6)
     writer.add_expert_count(model.experts)
-    writer.add_expert_used_count(model.rule.top_k)
+    if "expert_used_count" not in model.plain:
+        writer.add_expert_used_count(model.rule.top_k)
     for key, value in model.keys.items():
         getattr(writer, f"add_{key}")(value)
+    adders = {int: writer.add_uint32, float: writer.add_float32, list: writer.add_array}
+    for key, value in model.plain.items():
+        adders[type(value)](f"{model.arch}.{key}", value)
     writer.add_tokenizer_model("gpt2")
     writer.add_token_list([f"t{i}" for i in range(32)])
 
@@ -166,14 +185,53 @@ def add_dense_layer(out, model):
     out.matrix("ffn_up.weight", (wide, model.hidden), 1.0, Type.F16)
 
 
+def add_parts(out, model):
+    """What few architectures have."""
+    if model.latent:
+        enter, leave, *norm = model.latent_names
+        out.matrix(f"{enter}.weight", (model.latent, model.hidden), 1.0, model.up)
+        out.matrix(f"{leave}.weight", (model.hidden, model.latent), 1.5, model.up)
+        for name in norm:
+            out.vector(f"{name}.weight", (model.latent,), 0.2, 1.0)
+    if model.expert_scale:
+        out.vector("ffn_down_exps.scale", (model.experts,), 0.2, 1.0)
+    if model.router_norm:
+        out.vector("ffn_gate_inp.scale", (model.hidden,), 0.2, 1.0)
+    if model.vocabulary:
+        ids = [out.rng.permutation(model.experts) for _ in range(model.vocabulary)]
+        table = np.array(ids)[:, : model.rule.top_k].astype(np.int32)
+        out.writer.add_tensor(f"blk.{out.layer}.ffn_gate_tid2eid.weight", table)
+        out.values["table"] = table
+
+
+def add_stacks(out, model):
+    i, e, f = model.intermediate, model.experts, model.latent or model.hidden
+    if model.gated and not model.merged:
+        out.experts("ffn_gate_exps", (e, i, f), model.gain, model.gate)
+    out.experts("ffn_down_exps", (e, f, i), model.down_gain, model.down)
+    up, rows = ("ffn_gate_up_exps", 2 * i) if model.merged else ("ffn_up_exps", i)
+    out.experts(up, (e, rows, f), model.gain, model.up)
+
+
+def add_single_experts(out, model):
+    """As files of 2023 have them; gate, up and down of an expert differ in type, too."""
+    h, i = model.hidden, model.intermediate
+    for turn, (part, shape) in enumerate({"gate": (i, h), "up": (i, h), "down": (h, i)}.items()):
+        names = [f"ffn_{part}.{expert}.weight" for expert in range(model.experts)]
+        gain = model.down_gain if part == "down" else model.gain
+        for expert, name in enumerate(names):
+            kind = model.expert_types[(expert + turn) % len(model.expert_types)]
+            out.matrix(name, shape, gain, kind)
+        out.values[f"ffn_{part}_exps.weight"] = np.stack([out.values[name] for name in names])
+
+
 def add_moe_layer(out, model):
     h, i, e = model.hidden, model.intermediate, model.experts
-    out.matrix("ffn_gate_inp.weight", (e, h), 2.0)
-    out.experts("ffn_gate_exps", (e, i, h), model.gain, model.gate)
-    out.experts("ffn_down_exps", (e, h, i), model.down_gain, model.down)
-    out.experts("ffn_up_exps", (e, i, h), model.gain, model.up)
+    out.matrix("ffn_gate_inp.weight", (e, h), 2.0 * (np.sqrt(h) if model.router_norm else 1.0))
+    (add_single_experts if model.expert_types else add_stacks)(out, model)
+    add_parts(out, model)
     if model.selection_bias:
-        out.vector("exp_probs_b.bias", (e,), 0.3)
+        out.vector(model.bias_name, (e,), 0.3)
     if model.biases:
         out.vector("ffn_gate_inp.bias", (e,), 0.3)
         out.vector("ffn_gate_exps.bias", (e, i), 0.3)
@@ -181,8 +239,10 @@ def add_moe_layer(out, model):
         out.vector("ffn_down_exps.bias", (e, h), 0.3)
     if model.shared_intermediate:
         s = model.shared_intermediate
-        out.matrix("ffn_gate_shexp.weight", (s, h), 1.5, model.shared_type)
-        out.matrix("ffn_up_shexp.weight", (s, h), 1.5, model.shared_type)
+        if model.gated and not model.shared_merged:
+            out.matrix("ffn_gate_shexp.weight", (s, h), 1.5, model.shared_type)
+        rows = 2 * s if model.shared_merged else s
+        out.matrix("ffn_up_shexp.weight", (rows, h), 1.5, model.shared_type)
         out.matrix("ffn_down_shexp.weight", (h, s), 1.5, model.shared_type)
     if model.shared_gate:
         out.vector("ffn_gate_inp_shexp.weight", (h,), 2.0 / np.sqrt(h))
@@ -210,39 +270,75 @@ def write_model(folder, model, rng):
     return out.values
 
 
-def expert_weights(values, expert):
-    parts = ("gate", "up", "down")
-    weights = {part: values[f"ffn_{part}_exps.weight"][expert] for part in parts}
+PARTS = ("gate", "up", "down")
+
+
+def mlp(values, names):
+    """The matrices of gate, up and down under their names; gate and up may be one, gate absent."""
+    gate_up, gate, up, down = (values.get(name) for name in names)
+    if gate_up is not None:
+        gate, up = np.split(gate_up, 2, axis=-2)
+    found = {"gate": gate, "up": up, "down": down}
+    return {part: value for part, value in found.items() if value is not None}
+
+
+def expert_weights(values):
+    """One dictionary for each expert."""
+    names = [f"ffn_{part}_exps" for part in ("gate_up", *PARTS)]
+    stacks = mlp(values, [f"{name}.weight" for name in names])
     if "ffn_up_exps.bias" in values:
-        weights |= {f"{part}_bias": values[f"ffn_{part}_exps.bias"][expert] for part in parts}
-    return weights
+        stacks |= {f"{part}_bias": values[f"ffn_{part}_exps.bias"] for part in PARTS}
+    return [dict(zip(stacks, parts)) for parts in zip(*stacks.values())]
+
+
+def shared_weights(model, values):
+    merged = "ffn_up_shexp.weight" if model.shared_merged else None
+    up = None if model.shared_merged else "ffn_up_shexp.weight"
+    return mlp(values, [merged, "ffn_gate_shexp.weight", up, "ffn_down_shexp.weight"])
+
+
+def activation_of(name):
+    return name if callable(name) else getattr(routing_reference, name)
 
 
 def compute(model, values, x, routed):
-    shared = None
-    if model.shared_intermediate:
-        shared = {part: values[f"ffn_{part}_shexp.weight"] for part in ("gate", "up", "down")}
-    return routing_reference.moe_layer(
-        x.astype(np.float64),
-        routed,
-        [expert_weights(values, expert) for expert in range(model.experts)],
-        getattr(routing_reference, model.activation),
-        shared,
-        values.get("ffn_gate_inp_shexp.weight"),
-        model.weight_on_input,
-    )
+    x = x.astype(np.float64)
+    experts, activation = expert_weights(values), activation_of(model.activation)
+    inner = x
+    if model.latent:
+        inner = x @ values[f"{model.latent_names[0]}.weight"].T
+    y = routing_reference.moe_layer(
+        inner, routed, experts, activation, weight_on_input=model.weight_on_input)
+    if model.latent:
+        for name in model.latent_names[2:]:
+            y = routing_reference.rms(y) * values[f"{name}.weight"]
+        y = y @ values[f"{model.latent_names[1]}.weight"].T
+    if not model.shared_intermediate:
+        return y
+    own = activation_of(model.shared_activation or model.activation)
+    y = y + routing_reference.shared_expert(
+        x, shared_weights(model, values), own, values.get("ffn_gate_inp_shexp.weight"))
+    return y / 2 if model.mean else y
 
 
 def choose_input(model, values, rng):
-    bias = values.get("exp_probs_b.bias")
+    bias = values.get(model.bias_name)
 
     def acceptable(x):
-        logits = x.astype(np.float64) @ values["ffn_gate_inp.weight"].T
+        seen = x.astype(np.float64)
+        if model.router_norm:
+            seen = routing_reference.rms(seen) * values["ffn_gate_inp.scale"]
+            seen /= np.sqrt(model.hidden)
+        logits = seen @ values["ffn_gate_inp.weight"].T
         logits = logits + values.get("ffn_gate_inp.bias", 0.0)
+        if "table" in values:
+            return routing_reference.route_by_table(model.rule, logits, values["table"])
         routed = routing_reference.route(model.rule, logits, bias)
         if routed.gap < fixture_case.MIN_GAP:
             return None
         matters = routing_reference.every_setting_matters(model.rule, logits, bias, routed.ids)
+        if model.expert_scale:
+            routed.weights *= values["ffn_down_exps.scale"][routed.ids]
         return routed if matters else None
 
     return fixture_case.draw_input(rng, model.tokens, model.hidden, acceptable)
@@ -255,6 +351,8 @@ def make(model):
     x, routed = choose_input(model, values, rng)
     y = compute(model, values, x, routed)
     types = "/".join(t.name.lower() for t in (model.gate, model.up, model.down))
+    if model.expert_types:
+        types = "mixed " + "/".join(t.name.lower() for t in model.expert_types)
     meta = {
         "layer": model.layers - 1,
         "family": model.arch,
@@ -269,7 +367,8 @@ def make(model):
         "format": f"gguf {types}",
         "routing": {
             **{k: v for k, v in dataclasses.asdict(model.rule).items() if k != "top_k"},
-            "has_selection_bias": model.selection_bias,
+            # The table's order is not that of the weights either.
+            "has_selection_bias": model.selection_bias or bool(model.vocabulary),
             "has_router_bias": model.biases,
         },
         "notes": model.notes,
@@ -277,6 +376,8 @@ def make(model):
     if model.shared_intermediate:
         meta["shared_I"] = model.shared_intermediate
     fixture_case.write_case(folder, meta, x, y, routed.ids, routed.weights)
+    if model.vocabulary:  # token t has the id t
+        np.save(folder / "tokens.npy", np.arange(model.tokens, dtype=np.int32))
 
 
 NORM2 = Rule(2, norm=True)

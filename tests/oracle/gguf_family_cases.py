@@ -20,7 +20,8 @@ def model(arch, rule, notes, *, variant="", shared=0, keys=None, width_key=True,
                      gate=Type.Q8_0, up=Type.Q8_0, down=Type.Q8_0,
                      shared_intermediate=shared, shared_type=Type.Q8_0)
     name = "gguf_" + (variant or arch).replace("-", "_")
-    return Model(name, arch, HIDDEN, WIDTH, **(arguments | changes))
+    hidden = changes.pop("hidden", HIDDEN)
+    return Model(name, arch, hidden, WIDTH, **(arguments | changes))
 
 
 def softmax_models():

@@ -61,6 +61,9 @@ def logits_of(block, x, cap=0.0):
     weight = find(block, ROUTERS, "weight").double().numpy()
     bias = find(block, BIASES)
     z = x.astype(np.float64) @ weight.T
+    router_bias = find(block, ("router",), "bias")
+    if router_bias is not None:
+        z = z + router_bias.double().numpy()
     if cap:
         z = cap * np.tanh(z / cap)
     return z, None if bias is None else bias.double().numpy().reshape(-1)
@@ -187,7 +190,7 @@ def write(folder, model, layer, rule, arrays, experts, bias, meta, block):
         "topk_group": rule.topk_group,
         "group_score": rule.group_score,
         "has_selection_bias": bias is not None,
-        "has_router_bias": False,
+        "has_router_bias": find(block, ("router",), "bias") is not None,
     }
     full = {
         "layer": layer,

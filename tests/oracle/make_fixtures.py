@@ -13,24 +13,32 @@ import fixture_case
 
 
 def all_cases():
+    import autoround_cases
     import gguf_cases
     import gguf_family_cases
+    import gguf_rule_cases
     import hf_cases
     import hf_family_cases
+    import hf_later_cases
     import hf_quantised_cases
     import mlx_cases
     import numpy_cases
+    import scaled_cases
     import tool_cases
 
     return [
         *hf_cases.CASES,
         *hf_family_cases.CASES,
+        *hf_later_cases.CASES,
         *hf_quantised_cases.CASES,
         *mlx_cases.CASES,
         *numpy_cases.CASES,
         *tool_cases.CASES,
+        *autoround_cases.CASES,
+        *scaled_cases.CASES,
         *gguf_cases.CASES,
         *gguf_family_cases.CASES,
+        *gguf_rule_cases.CASES,
     ]
 
 

@@ -112,6 +112,15 @@ def route(rule, logits, selection_bias=None):
     return Routed(ids.astype(np.int32), weights * rule.scale, gap)
 
 
+def route_by_table(rule, logits, table):
+    """Token t takes the experts of row t; the logits weigh them."""
+    ids = table[: len(logits)]
+    weights = np.take_along_axis(SCORES[rule.score](logits), ids, axis=-1)
+    if rule.norm:
+        weights = weights / weights.sum(axis=-1, keepdims=True)
+    return Routed(ids, weights * rule.scale, np.inf)
+
+
 def every_setting_matters(rule, logits, selection_bias, ids):
     """False if ids would be the same without the bias, without groups or with other groups."""
     variants = []
@@ -134,8 +143,40 @@ def oai_swiglu(gate, up, alpha=1.702, limit=7.0):
     return gate * sigmoid(alpha * gate) * (up + 1.0)
 
 
+def limited(limit, before):
+    """silu_glu whose gate is limited before or after the SiLU, and whose up is limited."""
+    def activation(gate, up):
+        gate = silu(np.minimum(gate, limit)) if before else np.minimum(silu(gate), limit)
+        return gate * np.clip(up, -limit, limit)
+    return activation
+
+
+def gelu_tanh(z):
+    return 0.5 * z * (1.0 + np.tanh(np.sqrt(2.0 / np.pi) * (z + 0.044715 * z**3)))
+
+
+def gelu_glu(gate, up):
+    return gelu_tanh(gate) * up
+
+
+def relu2(up):
+    return np.maximum(up, 0.0) ** 2
+
+
+def situ(beta, up_beta):
+    return lambda gate, up: (
+        beta * np.tanh(gate / beta) * sigmoid(gate) * up_beta * np.tanh(up / up_beta))
+
+
+def rms(z, eps=1e-6):
+    return z / np.sqrt((z**2).mean(axis=-1, keepdims=True) + eps)
+
+
 def ffn(x, w, activation):
-    """One expert: w has gate, up [I,H], down [H,I] and perhaps gate_bias, up_bias, down_bias."""
+    """One expert: w has gate, up [I,H], down [H,I] and perhaps gate_bias, up_bias, down_bias.
+    Without a gate the activation takes up alone."""
+    if "gate" not in w:
+        return activation(x @ w["up"].T) @ w["down"].T
     gate = x @ w["gate"].T + w.get("gate_bias", 0.0)
     up = x @ w["up"].T + w.get("up_bias", 0.0)
     return activation(gate, up) @ w["down"].T + w.get("down_bias", 0.0)
@@ -152,7 +193,9 @@ def moe_layer(
             y[token] += after * ffn(before * x[token], experts[expert], activation)
     if shared is None:
         return y
+    return y + shared_expert(x, shared, activation, shared_gate)
+
+
+def shared_expert(x, shared, activation, shared_gate=None):
     out = ffn(x, shared, activation)
-    if shared_gate is not None:
-        out = out * sigmoid(x @ shared_gate)[:, None]
-    return y + out
+    return out if shared_gate is None else out * sigmoid(x @ shared_gate)[:, None]

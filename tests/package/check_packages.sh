@@ -1,13 +1,15 @@
 #!/bin/sh
 # Installs each package of ./dev package in an empty place and uses it from there: the tarball and the .deb as check_tree.sh says,
-# the wheel from Python, where its binding runs a layer, and from a C program that opens its library. Their sizes and what they
-# need are held to tests/abi/limits.txt; with --any-size, for a build that is not what is shipped, only what they need.
-# usage: check_packages.sh [--any-size] FOLDER VERSION
+# the wheel from Python, where its binding runs a layer, and from a C program that opens its library; the NuGet package as
+# check_nupkg.sh says. Their sizes and what they need are held to tests/abi/limits.txt; with --any-size, for a build that is not
+# what is shipped, only what they need.
+# usage: check_packages.sh [--any-size] FOLDER VERSION ASSEMBLIES
 set -eu
 any_size=
 [ "$1" != --any-size ] || { any_size=yes && shift; }
 folder=$(cd "$1" && pwd)
 version=$2
+assemblies=$3
 here=$(cd "$(dirname "$0")" && pwd)
 abi=$here/../abi
 header=$here/../../include/moe/moe.h
@@ -30,6 +32,7 @@ one() {
 tarball=$(one "$folder"/*.tar.gz)
 deb=$(one "$folder"/*.deb)
 wheel=$(one "$folder"/*.whl)
+nupkg=$(one "$folder"/*.nupkg)
 cuda=
 case $tarball in *cuda*) cuda=--cuda ;; esac
 
@@ -95,7 +98,12 @@ if "$work/dlopen" "$work/absent" >"$work/log" 2>&1; then fail "the program finds
 "$python" -m pip uninstall --quiet --yes libmoe
 [ ! -e "$library" ] || fail "uninstalling leaves $library"
 
+echo "== $(basename "$nupkg")"
+python3 -m zipfile -e "$nupkg" "$work/nupkg"
+check_library "$(one "$work"/nupkg/runtimes/*/native/libmoe.so)"
+sh "$here/check_nupkg.sh" "$nupkg" "$version" "$assemblies"
+
 [ -z "$any_size" ] || exit 0
 echo "== sizes"
 python3 "$abi/check_size.py" $cuda libmoe.so="$prefix/lib/libmoe.so.$version" moe="$prefix/bin/moe" \
-    libmoe.a="$prefix/lib/libmoe.a" tar.gz="$tarball" deb="$deb" whl="$wheel"
+    libmoe.a="$prefix/lib/libmoe.a" tar.gz="$tarball" deb="$deb" whl="$wheel" nupkg="$nupkg"

@@ -19,12 +19,14 @@ struct Destroy {
     void operator()(moe_weights* h) const { moe_weights_destroy(h); }
     void operator()(moe_workspace* h) const { moe_workspace_destroy(h); }
     void operator()(moe_checkpoint* h) const { moe_checkpoint_destroy(h); }
+    void operator()(moe_loading* h) const { moe_loading_destroy(h); }
 };
 using Runtime = std::unique_ptr<moe_runtime, Destroy>;
 using Plan = std::unique_ptr<moe_plan, Destroy>;
 using Weights = std::unique_ptr<moe_weights, Destroy>;
 using Workspace = std::unique_ptr<moe_workspace, Destroy>;
 using Checkpoint = std::unique_ptr<moe_checkpoint, Destroy>;
+using Loading = std::unique_ptr<moe_loading, Destroy>;
 
 template <class T>
 T sized() {

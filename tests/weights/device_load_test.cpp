@@ -27,6 +27,7 @@ using test::plain_layer;
 using test::PlanChoices;
 using test::rich_layer;
 using test::singles_of;
+using test::three_rich_experts;
 
 // One rounding where a global scale divides; nothing else may differ.
 bool is_close(float got, float wanted) {
@@ -114,7 +115,7 @@ TEST(DeviceLoad, StacksInEveryFormat) {
         const FormatTraits& traits = *format;
         SCOPED_TRACE(traits.name);
         const LayerChoices choices = padded_and_by_table(traits.name);
-        ASSERT_NO_FATAL_FAILURE(expect_loads_packed(LayerTensors(rich_layer(), choices)));
+        ASSERT_NO_FATAL_FAILURE(expect_loads_packed(LayerTensors(three_rich_experts(), choices)));
     }
 }
 
@@ -144,7 +145,8 @@ TEST(DeviceLoad, FusedInEveryOrderAndOrientation) {
                 choices.placings[MOE_ROLE_GATE_UP] = {.expert_padding = 32,
                                                       .transposed = transposed};
                 choices.placings[MOE_ROLE_SHARED_GATE_UP] = {.transposed = transposed};
-                ASSERT_NO_FATAL_FAILURE(expect_loads_packed(LayerTensors(rich_layer(), choices)));
+                ASSERT_NO_FATAL_FAILURE(
+                    expect_loads_packed(LayerTensors(three_rich_experts(), choices)));
             }
 }
 
@@ -204,7 +206,8 @@ TEST(DeviceLoad, SlicesOfFeaturesInEveryFormat) {
         slice.intermediate_count = step == 32 ? 48 : 512 - step;
         if (traits.block_columns == 32) slice.intermediate_count = 96;
         for (const auto order : {MOE_GATE_UP_NONE, MOE_GATE_UP_UP_FIRST}) {
-            const LayerTensors layer(rich_layer(), {.everywhere = traits.name, .fused = order});
+            const LayerTensors layer(three_rich_experts(),
+                                     {.everywhere = traits.name, .fused = order});
             ASSERT_NO_FATAL_FAILURE(expect_loads_packed(layer, {.slice = &slice}));
         }
     }

@@ -71,8 +71,9 @@ inline int64_t expert_at(const WeightsLayout& layout, moe_role role, int64_t pla
     return layout.slice.global_of[static_cast<size_t>(place)];
 }
 
-inline moe_layer_desc rich_layer(int32_t hidden = 256, int32_t intermediate = 512) {
-    moe_layer_desc desc = plain_layer(hidden, intermediate, 5, 2);
+inline moe_layer_desc rich_layer(int32_t hidden = 256, int32_t intermediate = 512,
+                                 int32_t n_experts = 5) {
+    moe_layer_desc desc = plain_layer(hidden, intermediate, n_experts, 2);
     desc.has_router_bias = desc.has_selection_bias = desc.has_expert_scale = 1;
     desc.has_router_norm = desc.has_router_norm_weight = 1;
     desc.router_norm_eps = 1e-6f;
@@ -82,6 +83,11 @@ inline moe_layer_desc rich_layer(int32_t hidden = 256, int32_t intermediate = 51
     desc.shared_is_gated = 1;
     desc.has_shared_expert_gate = 1;
     return desc;
+}
+
+// With a first, a middle and a last expert: for tests of every format.
+inline moe_layer_desc three_rich_experts() {
+    return rich_layer(256, 512, 3);
 }
 
 inline moe_slice odd_experts(const std::vector<int32_t>& map) {

@@ -26,6 +26,7 @@ using test::PlanChoices;
 using test::rich_layer;
 using test::same_float;
 using test::singles_of;
+using test::three_rich_experts;
 
 moe_status try_load(const Plan& plan, const std::vector<const moe_tensor*>& tensors, Weights& out,
                     moe_ownership ownership = MOE_OWN_COPY) {
@@ -121,7 +122,7 @@ TEST(Load, StacksInEveryFormat) {
     for (const FormatTraits& traits : all_formats()) {
         SCOPED_TRACE(traits.name);
         const LayerChoices choices = padded_and_by_table(traits.name);
-        ASSERT_NO_FATAL_FAILURE(expect_loads(LayerTensors(rich_layer(), choices)));
+        ASSERT_NO_FATAL_FAILURE(expect_loads(LayerTensors(three_rich_experts(), choices)));
     }
 }
 
@@ -151,7 +152,7 @@ TEST(Load, FusedInEveryOrderAndOrientation) {
                 choices.placings[MOE_ROLE_GATE_UP] = {.expert_padding = 32,
                                                       .transposed = transposed};
                 choices.placings[MOE_ROLE_SHARED_GATE_UP] = {.transposed = transposed};
-                const LayerTensors layer(rich_layer(), choices);
+                const LayerTensors layer(three_rich_experts(), choices);
                 ASSERT_TRUE(layer.has(MOE_ROLE_GATE_UP_BIAS));
                 ASSERT_NO_FATAL_FAILURE(expect_loads(layer));
             }
@@ -212,7 +213,7 @@ TEST(Load, SlicesOfFeaturesInEveryFormat) {
         slice.intermediate_count = 512 - step;
         slice.shared_begin = 256 - std::min(step, 128);
         slice.shared_count = std::min(step, 128);
-        moe_layer_desc desc = rich_layer();
+        moe_layer_desc desc = three_rich_experts();
         if (step > 128) desc.shared_intermediate = 0, desc.shared_is_gated = 0;
         if (step > 128)
             desc.shared_activation = MOE_ACTIVATION_NONE, desc.has_shared_expert_gate = 0;

@@ -25,6 +25,7 @@ using test::LayerTensors;
 using test::make_plan;
 using test::PackedWeights;
 using test::rich_layer;
+using test::three_rich_experts;
 
 class PackedFiles : public testing::Test {
   protected:
@@ -135,7 +136,7 @@ void expect_same_weights(PackedWeights& got, PackedWeights& wanted) {
 TEST_F(PackedFiles, GiveBackEveryByteInEveryFormat) {
     for (const FormatTraits* format : test::packed_formats()) {
         SCOPED_TRACE(format->name);
-        Loaded from(format->name, rich_layer());
+        Loaded from(format->name, three_rich_experts());
         save(from.packed);
         EXPECT_EQ(files(), 1u);  // nothing else is left
         PackedWeights to(*from.plan);

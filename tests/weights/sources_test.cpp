@@ -313,5 +313,103 @@ TEST(Int8Grids, PackWithoutLoss) {
     }
 }
 
+TEST(NibbleGrids, PackWithoutLoss) {
+    const struct {
+        moe_type type, scale_type;
+        int32_t group;
+    } cases[] = {{MOE_TYPE_INT, MOE_TYPE_BF16, 128},    {MOE_TYPE_INT, MOE_TYPE_F32, -1},
+                 {MOE_TYPE_E2M1, MOE_TYPE_F8_E8M0, 64}, {MOE_TYPE_E2M1, MOE_TYPE_F8_E8M0, 128},
+                 {MOE_TYPE_E2M1, MOE_TYPE_BF16, 128},   {MOE_TYPE_E2M1, MOE_TYPE_F8_E4M3, 32}};
+    for (const auto& c : cases) {
+        moe_format format = format_of(c.type);
+        format.bits = c.type == MOE_TYPE_INT ? 4 : 0;
+        format.group_rows = 1;
+        format.group_columns = c.group;
+        format.scale_type = c.scale_type;
+        format.packing = MOE_PACKING_NIBBLE_LOW_FIRST;
+        SCOPED_TRACE(name_of(format));
+        FormatTraits traits = *find_format(format);
+        traits.format = format;
+        test::Stored stored(traits, 160, 288);
+        stored.data = test::random_bytes(stored.bytes.data, 9);
+        const auto values = test::gaussian(static_cast<int64_t>(stored.scales.size()), 10);
+        for (size_t i = 0; i < stored.scales.size() / traits.scale_bytes; ++i) {
+            std::byte* place = stored.scales.data() + i * traits.scale_bytes;
+            if (c.scale_type == MOE_TYPE_F32) store(place, values[i]);
+            if (c.scale_type == MOE_TYPE_BF16) store(place, float_to_bf16(values[i]));
+            if (traits.scale_bytes == 1) store(place, static_cast<uint8_t>(90 + i % 30));
+        }
+        Matrix matrix = test::view(stored);
+        matrix.codebook = builtin_codebook(format);
+        ASSERT_NO_FATAL_FAILURE(expect_grid_packed(matrix, traits));
+    }
+}
+
+// No packed type has its codes.
+TEST(E5m2, DoesNotPack) {
+    EXPECT_EQ(packed_type_of(format_of(MOE_TYPE_F8_E5M2)), PackedType::none);
+    moe_format format = format_of(MOE_TYPE_F8_E5M2);
+    format.group_rows = format.group_columns = 128;
+    format.scale_type = MOE_TYPE_F32;
+    ASSERT_NE(find_format(format), nullptr);
+    EXPECT_EQ(packed_type_of(format), PackedType::none);
+}
+
+// Bytes that lie [columns, rows]: the same elements, parts, copies and packed weights.
+TEST(TransposedGrids, AreThoseOfTheOthers) {
+    constexpr int64_t rows = 160, columns = 288;
+    for (const moe_type type : {MOE_TYPE_F8_E4M3, MOE_TYPE_F8_E5M2, MOE_TYPE_I8}) {
+        for (const int32_t group : {-1, 128}) {
+            moe_format format = format_of(type);
+            format.group_rows = group < 0 ? 1 : group;
+            format.group_columns = group;
+            format.scale_type = MOE_TYPE_F32;
+            SCOPED_TRACE(name_of(format));
+            FormatTraits traits = *find_format(format);
+            traits.format = format;
+            test::Stored stored(traits, rows, columns);
+            stored.data = test::random_bytes(stored.bytes.data, 9);
+            const auto scales = test::gaussian(static_cast<int64_t>(stored.scales.size() / 4), 10);
+            std::memcpy(stored.scales.data(), scales.data(), stored.scales.size());
+            std::vector<std::byte> turned(stored.data.size());
+            for (size_t n = 0; n < rows; ++n)
+                for (size_t k = 0; k < columns; ++k)
+                    turned[k * rows + n] = stored.data[n * columns + k];
+            moe_tensor tensor{};
+            tensor.struct_size = sizeof tensor;
+            tensor.role = MOE_ROLE_DOWN;
+            tensor.format = &format;
+            tensor.orientation = MOE_ORIENTATION_IN_OUT;
+            tensor.rows = rows;
+            tensor.columns = columns;
+            tensor.data = turned.data();
+            tensor.data_bytes = turned.size();
+            tensor.scales = stored.scales.data();
+            tensor.scale_bytes = stored.scales.size();
+            const Matrix view = view_of(tensor, 0, "down");
+            const auto wanted = test::decode_all(stored.view(), traits);
+            const auto expect = [&](const Matrix& part, int64_t row, int64_t column) {
+                const auto values = test::decode_all(part, traits);
+                for (int64_t n = 0; n < part.rows; ++n)
+                    for (int64_t k = 0; k < part.columns; ++k)
+                        ASSERT_TRUE(test::same_float(
+                            values[static_cast<size_t>(n * part.columns + k)],
+                            wanted[static_cast<size_t>((row + n) * columns + column + k)]))
+                            << n << ", " << k;
+            };
+            ASSERT_NO_FATAL_FAILURE(expect(view, 0, 0));
+            const Matrix part = part_of(view, 37, 64, 48, 96);
+            ASSERT_NO_FATAL_FAILURE(expect(part, 37, 48));
+            std::vector<std::byte> memory(copy_bytes(format, 37, 64, 48, 96) + copy_alignment);
+            auto* base = memory.data() + copy_alignment -
+                         reinterpret_cast<uintptr_t>(memory.data()) % copy_alignment;
+            ASSERT_NO_FATAL_FAILURE(expect(copy_part(part, base), 37, 48));
+            if (type != MOE_TYPE_F8_E5M2) {
+                ASSERT_NO_FATAL_FAILURE(expect_grid_packed(view, traits));
+            }
+        }
+    }
+}
+
 }  // namespace
 }  // namespace moe

@@ -16,6 +16,9 @@ namespace Moe
         public Orientation? Orientation { get; set; }
 
         public GateUpOrder GateUpOrder { get; set; }
+
+        /// <summary>null: none. Else fields of moe_layer_desc in place of what the files say: "top_k=4, gate_limit=none".</summary>
+        public string Overrides { get; set; }
     }
 
     /// <summary>moe_checkpoint_info.</summary>
@@ -63,6 +66,7 @@ namespace Moe
                 desc.has_orientation = options.Orientation.HasValue ? 1 : 0;
                 desc.orientation = options.Orientation ?? Orientation.OutIn;
                 desc.gate_up_order = options.GateUpOrder;
+                desc.overrides = memory.OptionalText(options.Overrides);
                 var runtime = Runtime.HandleOf(options.Runtime);
                 Library.Native.moe_checkpoint_open(runtime, memory.Text(path), &desc, out handle);
             }

@@ -77,6 +77,12 @@ namespace Moe
         protected override void Destroy(IntPtr pointer) => Imports.moe_workspace_destroy(pointer);
     }
 
+    // Only the prototypes of moe.h name it: a Task loads in the background.
+    internal sealed class LoadingHandle : Handle
+    {
+        protected override void Destroy(IntPtr pointer) => Imports.moe_loading_destroy(pointer);
+    }
+
     /// <summary>Holds a handle open: for one whose pointer stands in a struct, or that memory of must stay.</summary>
     internal sealed class Lease : IDisposable
     {

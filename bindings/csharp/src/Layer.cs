@@ -46,13 +46,15 @@ namespace Moe
 
         public int Hidden => (int)Plan.Shape.Hidden;
 
-        /// <summary>x [T, hidden] to output [T, hidden]. Any number of threads may call it.</summary>
+        /// <summary>x [T, hidden] to output [T, hidden]. Any number of threads may call it. Slots that were left out are a
+        /// <see cref="FaultException"/> behind the call; on a GPU perhaps that of an earlier call, whose work has ended since.</summary>
         public void Forward(ReadOnlySpan<float> x, Span<float> output)
         {
             var workspace = Take();
             try
             {
                 Plan.Forward(Weights, workspace, x, output);
+                ThrowIfAny(workspace.TakeFaults());
             }
             finally
             {
@@ -67,11 +69,34 @@ namespace Moe
             try
             {
                 Plan.Forward(Weights, workspace, args);
+                ThrowIfAny(workspace.TakeFaults());
             }
             finally
             {
                 Give(workspace);
             }
+        }
+
+        /// <summary>What calls that have ended left out since it was last told of. A program with a GPU asks after it has
+        /// synchronized the stream.</summary>
+        public (Faults Faults, long NSkipped) TakeFaults()
+        {
+            var faults = Faults.None;
+            var nSkipped = 0L;
+            lock (idle)
+                foreach (var workspace in idle)
+                {
+                    var (more, n) = workspace.TakeFaults();
+                    faults |= more;
+                    nSkipped += n;
+                }
+            return (faults, nSkipped);
+        }
+
+        private static void ThrowIfAny((Faults Faults, long NSkipped) found)
+        {
+            if (found.Faults != Faults.None)
+                throw new FaultException(found.Faults, found.NSkipped);
         }
 
         private Workspace Take()

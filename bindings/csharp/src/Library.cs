@@ -12,8 +12,8 @@ namespace Moe
         private static readonly object gate = new object();
         private static volatile Native native;
 
-        /// <summary>Loads libmoe: the file given and no other, or the first that loads of $MOE_LIBRARY, libmoe.so.0.1
-        /// beside the program or in its runtimes/linux-x64/native, and libmoe.so.0.1 wherever the system looks. Its ABI
+        /// <summary>Loads libmoe: the file given and no other, or the first that loads of $MOE_LIBRARY, libmoe.so.0.1 or
+        /// libmoe.so beside the program or in its runtimes/linux-x64/native, and libmoe.so.0.1 wherever the system looks. Its ABI
         /// version is compared before anything else is looked up. Once it has succeeded it does nothing.</summary>
         /// <exception cref="LibraryLoadException">It says what was tried, and why each was not taken.</exception>
         public static void Load(string path = null)

@@ -13,6 +13,12 @@ namespace Moe
         /// Linux an import by this name is bound to the file that was opened under any path.</summary>
         public const string Name = "libmoe.so.0.1";
 
+        /// <summary>Its file name in a NuGet package, which is of one version.</summary>
+        private const string NameInPackage = "libmoe.so";
+
+        private static string FolderOfPackage =>
+            RuntimeInformation.ProcessArchitecture == Architecture.Arm64 ? "runtimes/linux-arm64/native" : "runtimes/linux-x64/native";
+
         [UnmanagedFunctionPointer(CallingConvention.Cdecl)]
         private delegate uint NumberFunction();
 
@@ -42,9 +48,10 @@ namespace Moe
             var all = new List<string>();
             if (!string.IsNullOrEmpty(named))
                 all.Add(named);
-            foreach (var one in new[] { Path.Combine(beside, Name), Path.Combine(beside, "runtimes/linux-x64/native", Name) })
-                if (File.Exists(one))
-                    all.Add(one);
+            foreach (var folder in new[] { beside, Path.Combine(beside, FolderOfPackage) })
+                foreach (var one in new[] { Path.Combine(folder, Name), Path.Combine(folder, NameInPackage) })
+                    if (File.Exists(one))
+                        all.Add(one);
             all.Add(Name);
             return all;
         }

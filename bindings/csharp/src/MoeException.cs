@@ -39,6 +39,23 @@ namespace Moe
         }
     }
 
+    /// <summary>A call of a <see cref="Layer"/> left out slots or rows, such as those of ids that the layer does not have.
+    /// Everything else was computed and is in the output.</summary>
+    public sealed class FaultException : Exception
+    {
+        internal FaultException(Faults faults, long nSkipped)
+            : base($"{nSkipped} slots or rows were skipped: {faults}")
+        {
+            Faults = faults;
+            NSkipped = nSkipped;
+        }
+
+        public Faults Faults { get; }
+
+        /// <summary>Slots or rows.</summary>
+        public long NSkipped { get; }
+    }
+
     /// <summary>The library could not be used: it was not found (<see cref="Status.NotFound"/>; the message says what was
     /// tried, or which function it lacks), or it speaks another ABI (<see cref="Status.Abi"/>).</summary>
     public sealed class LibraryLoadException : MoeException

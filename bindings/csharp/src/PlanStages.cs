@@ -99,6 +99,67 @@ namespace Moe
         }
     }
 
+    /// <summary>moe_gather_args. Offsets, Counts and RowIds are those of Dispatch.</summary>
+    public sealed class GatherArgs
+    {
+        /// <summary>[T, hidden], or [T, latent] with XIsLatent, of the plan's type of x.</summary>
+        public Values X { get; set; }
+
+        public bool XIsLatent { get; set; }
+
+        /// <summary>[local experts + 1] long.</summary>
+        public Values Offsets { get; set; }
+
+        /// <summary>[local experts] long, or null.</summary>
+        public Values Counts { get; set; }
+
+        /// <summary>[rows] int.</summary>
+        public Values RowIds { get; set; }
+
+        /// <summary>[rows, hidden or latent]; rows without a token are not written.</summary>
+        public Values Out { get; set; }
+
+        /// <summary>[T, top_k] float, with OutRowWeights.</summary>
+        public Values Weights { get; set; }
+
+        /// <summary>[rows] int, or null: -1 where there is no token.</summary>
+        public Values OutRowTokens { get; set; }
+
+        /// <summary>[rows] float, or null.</summary>
+        public Values OutRowWeights { get; set; }
+
+        public IntPtr Stream { get; set; }
+
+        /// <summary>CPU threads of this call at most; 0: those of the runtime.</summary>
+        public int NThreads { get; set; }
+
+        internal unsafe moe_gather_args ToNative(Arguments a)
+        {
+            Arguments.Require("X", X);
+            Arguments.Require("RowIds", RowIds);
+            Arguments.Require("Out", Out);
+            var shape = a.Shape;
+            var width = XIsLatent ? shape.Latent : shape.Hidden;
+            var args = default(moe_gather_args);
+            args.struct_size = (uint)sizeof(moe_gather_args);
+            args.x_is_latent = XIsLatent ? 1 : 0;
+            args.n_tokens = X.RowsOf(width);
+            args.n_rows = RowIds.Elements;
+            args.x = a.Rows("X", X, args.n_tokens, width, out args.x_row_stride, shape.XType);
+            args.offsets = a.Dense("Offsets", Offsets, shape.NLocalExperts + 1, ElementType.I64);
+            args.counts = a.Dense("Counts", Counts, shape.NLocalExperts, ElementType.I64);
+            args.row_ids = a.Dense("RowIds", RowIds, args.n_rows, ElementType.I32);
+            args.@out = a.Output("Out", Out, args.n_rows, width, out args.out_row_stride, shape.XType);
+            args.weights = a.Rows("Weights", Weights, args.n_tokens, shape.TopK, out args.weights_row_stride,
+                ElementType.F32);
+            args.out_row_tokens = a.DenseOutput("OutRowTokens", OutRowTokens, args.n_rows, ElementType.I32);
+            args.out_row_weights = a.DenseOutput("OutRowWeights", OutRowWeights, args.n_rows, ElementType.F32);
+            args.stream = Stream;
+            args.n_threads = NThreads;
+            return args;
+        }
+    }
+
     /// <summary>moe_experts_args; the layouts are those of the table above moe_experts in moe.h.</summary>
     public sealed class ExpertsArgs
     {
@@ -320,6 +381,16 @@ namespace Moe
             {
                 var native = args.ToNative(arguments);
                 Library.Native.moe_dispatch(Open, Workspace.HandleOf(workspace), &native);
+            }
+        }
+
+        /// <summary>Copies rows of x into the order of a dispatch.</summary>
+        public void Gather(Workspace workspace, GatherArgs args)
+        {
+            using (var arguments = new Arguments(this))
+            {
+                var native = args.ToNative(arguments);
+                Library.Native.moe_gather(Open, Workspace.HandleOf(workspace), &native);
             }
         }
 

@@ -74,7 +74,7 @@ internal static class Conformance
         var results = After(arguments, "--results");
         if (results != null)
             Write(results);
-        Console.WriteLine($"csharp: {passed} passed, {failed} failed, {skipped} skipped");
+        Console.WriteLine($"csharp on {Programs.Runtime}: {passed} passed, {failed} failed, {skipped} skipped");
         return failed == 0 && passed > 0 ? 0 : 1;
     }
 

@@ -158,4 +158,24 @@ internal static class ErrorTests
             Check.That(g.Workspace.TakeFaults().Equals((Faults.None, 0L)) && (int)Faults.IdOutOfRange == 1, "a fault");
         }
     }
+
+    [Test("BAD-02")]
+    public static void ALayerTellsOfIdsOutside()
+    {
+        var data = new Case("BAD-02");
+        using (var g = new Golden())
+        using (var layer = new Layer(g.Path))
+        {
+            var ids = (int[])g.Ids.Clone();
+            ids[0] = 1 << 30;
+            float[] found = new float[g.X.Length], wanted = new float[g.X.Length];
+            var fault = Check.Throws<FaultException>(() => layer.Forward(
+                new ForwardArgs { X = g.X, Out = found, Ids = ids, Weights = g.RoutingWeights }));
+            Check.That((int)fault.Faults == data.Int("fault") && fault.NSkipped == 1, fault.Message);
+            Check.That(layer.TakeFaults().Equals((Faults.None, 0L)), "told twice");
+            ids[0] = -1;
+            layer.Forward(new ForwardArgs { X = g.X, Out = wanted, Ids = ids, Weights = g.RoutingWeights });
+            Check.Same(found, wanted, "the others do not count");
+        }
+    }
 }

@@ -1,6 +1,5 @@
 using System;
 using System.Collections.Generic;
-using System.Diagnostics;
 using System.IO;
 using System.Text.RegularExpressions;
 using Moe;
@@ -8,21 +7,6 @@ using Moe;
 /// <summary>The example, and the C# of the two README files, on a checkpoint that the command moe makes.</summary>
 internal static class ExampleTests
 {
-    private static string Output(string program, string arguments)
-    {
-        var start = new ProcessStartInfo(program, arguments)
-        {
-            UseShellExecute = false, RedirectStandardOutput = true, RedirectStandardError = true,
-        };
-        using (var process = Process.Start(start))
-        {
-            var output = process.StandardOutput.ReadToEnd() + process.StandardError.ReadToEnd();
-            process.WaitForExit();
-            Check.That(process.ExitCode == 0, $"{program} {arguments}: {output}");
-            return output;
-        }
-    }
-
     private static void WithModel(Action<string, string> run)
     {
         var command = Environment.GetEnvironmentVariable("MOE_COMMAND") ?? Conformance.At("build/cpu/bin/moe");
@@ -31,7 +15,7 @@ internal static class ExampleTests
         Check.InFolder(folder =>
         {
             var model = Path.Combine(folder, "qwen3");
-            Output(command, $"make-model qwen3-30b-a3b \"{model}\" --reduced");
+            Programs.Output(command, $"make-model qwen3-30b-a3b \"{model}\" --reduced");
             run(folder, model);
         });
     }
@@ -42,7 +26,7 @@ internal static class ExampleTests
         var here = Path.GetDirectoryName(typeof(ExampleTests).Assembly.Location);
         WithModel((folder, model) =>
         {
-            var said = Output("mono", $"\"{Path.Combine(here, "layer.exe")}\" \"{model}\"");
+            var said = Programs.OutputOf(Path.Combine(here, "layer.exe"), $"\"{model}\"");
             Check.That(said.Contains("qwen3_moe, layer 0") && Regex.IsMatch(said, @"token 3: experts .*, rms of out 0*\.?\d*[1-9]"), said);
         });
     }
@@ -53,6 +37,20 @@ internal static class ExampleTests
         Check.That(found.Count > 0, page + " has no C#");
         foreach (Match one in found)
             yield return one.Groups[1].Value;
+    }
+
+    /// <summary>Compiles for the runtime that runs the tests, as build.sh compiles them.</summary>
+    private static string Compiled(string source, string here)
+    {
+        var program = Path.ChangeExtension(source, ".exe");
+        var built = Programs.IsMono ? here : Path.GetDirectoryName(here);
+        Programs.Output("mcs", $"-r:\"{built}/Moe.dll\" -out:\"{program}\" \"{source}\"");
+        if (!Programs.IsMono)
+        {
+            File.Move(program, program + ".mono");
+            Programs.Output("mono", $"\"{built}/mono/Retarget.exe\" \"{program}.mono\" \"{program}\"");
+        }
+        return program;
     }
 
     [Test]
@@ -68,8 +66,8 @@ internal static class ExampleTests
                 var source = Path.Combine(folder, "page.cs");
                 Check.That(lines.Contains("/tmp/qwen3"), page + " opens nothing");
                 File.WriteAllText(source, "static class Page { static void Main() {\n" + lines.Replace("/tmp/qwen3", model) + "} }\n");
-                Output("mcs", $"-r:\"{assembly}\" -out:\"{folder}/page.exe\" \"{source}\"");
-                Check.That(Output("mono", $"\"{folder}/page.exe\"").Trim().Length > 0, page + " says nothing");
+                var program = Compiled(source, Path.GetDirectoryName(assembly));
+                Check.That(Programs.OutputOf(program, "").Trim().Length > 0, page + " says nothing");
             }
         });
     }

@@ -142,6 +142,16 @@ internal static class ResultTests
             };
             var rows = run(new ExpertsArgs { X = g.X, OutLayout = OutLayout.Rows, Offsets = offsets, RowIds = rowIds }, n * width);
             var sortedX = rowIds.SelectMany(slot => g.X.Skip(slot / g.TopK * width).Take(width)).ToArray();
+            float[] gathered = Check.Filled(sortedX.Length, float.NaN), rowWeights = Check.Filled(n, float.NaN);
+            var rowTokens = Check.Filled(n, -7);
+            g.Plan.Gather(g.Workspace, new GatherArgs
+            {
+                X = g.X, Offsets = offsets, Counts = counts, RowIds = rowIds, Out = gathered, Weights = g.RoutingWeights,
+                OutRowTokens = rowTokens, OutRowWeights = rowWeights,
+            });
+            Check.Same(gathered, sortedX, "gathered rows");
+            Check.Same(rowTokens, rowIds.Select(slot => slot / g.TopK), "their tokens");
+            Check.Same(rowWeights, rowIds.Select(slot => g.RoutingWeights[slot]), "their weights");
             Check.Near(run(new ExpertsArgs { InLayout = InLayout.Sorted, OutLayout = OutLayout.Rows, X = sortedX, Offsets = offsets },
                 rows.Length), rows, n, 1e-5);
             g.Near(run(new ExpertsArgs

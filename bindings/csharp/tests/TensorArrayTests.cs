@@ -116,7 +116,7 @@ internal static class TensorArrayTests
                 GC.WaitForPendingFinalizers();
             }
             var sum = 0L;
-            foreach (var one in tensor.Mapped())
+            foreach (var one in tensor.Mapped().ToArray())
                 sum += one;
             Check.That(sum > 0, "the mapping is gone");
             GC.KeepAlive(tensor);

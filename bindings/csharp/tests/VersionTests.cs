@@ -1,6 +1,5 @@
 using System;
 using System.Collections.Generic;
-using System.Diagnostics;
 using System.IO;
 using System.Linq;
 using Moe;
@@ -23,36 +22,19 @@ internal static class VersionTests
     {
         var path = Path.Combine(folder, $"fake_{version}.so");
         var source = Conformance.At(new Case("VER-02").Text("source"));
-        Run("cc", $"-shared -fPIC -DFAKE_ABI={version} \"{source}\" -o \"{path}\"", null, out var status);
-        Check.That(status == 0, "cc failed");
+        Programs.Output("cc", $"-shared -fPIC -DFAKE_ABI={version} \"{source}\" -o \"{path}\"");
         return path;
-    }
-
-    private static string Run(string program, string arguments, string library, out int status)
-    {
-        var start = new ProcessStartInfo(program, arguments)
-        {
-            UseShellExecute = false, RedirectStandardOutput = true, RedirectStandardError = true,
-        };
-        if (library != null)
-        {
-            start.EnvironmentVariables["MOE_LIBRARY"] = library;
-            start.EnvironmentVariables.Remove("LD_LIBRARY_PATH");
-        }
-        using (var process = Process.Start(start))
-        {
-            var output = process.StandardOutput.ReadToEnd() + process.StandardError.ReadToEnd();
-            process.WaitForExit();
-            status = process.ExitCode;
-            return output;
-        }
     }
 
     /// <summary>In another process: what the first use of the library says.</summary>
     private static string GateWith(string library)
     {
-        var program = typeof(VersionTests).Assembly.Location;
-        return Run("mono", $"\"{program}\" \"{Conformance.Root}\" --gate", library, out _);
+        return GateOf(typeof(VersionTests).Assembly.Location, library);
+    }
+
+    private static string GateOf(string program, string library)
+    {
+        return Programs.OutputOf(program, $"\"{Conformance.Root}\" --gate", out _, library);
     }
 
     /// <summary>Each of these may be a program's first call.</summary>
@@ -121,9 +103,9 @@ internal static class VersionTests
             var named = Environment.GetEnvironmentVariable("MOE_LIBRARY");
             File.Copy(named, Path.Combine(folder, "libmoe.so.0.1"));
             var program = Path.Combine(folder, Path.GetFileName(typeof(VersionTests).Assembly.Location));
-            var output = Run("mono", $"\"{program}\" \"{Conformance.Root}\" --gate", named, out _);
+            var output = GateOf(program, named);
             Check.That(output.Contains("format: good") || output.Contains("functions are not taken from it"), output);
-            output = Run("mono", $"\"{program}\" \"{Conformance.Root}\" --gate", "", out _);
+            output = GateOf(program, "");
             Check.That(output.Contains("format: good"), output);
         });
     }

@@ -1,5 +1,6 @@
 """Arrays in and out: what is taken, what is refused, and how far they reach."""
 import mmap
+import threading
 
 import numpy
 import pytest
@@ -7,7 +8,7 @@ from conftest import CASES
 from oracle import Golden, relative_l2
 
 import moe
-from moe.arrays import ELEMENT_BYTES, NAMES, view
+from moe.arrays import ELEMENT_BYTES, NAMES
 
 GOLDEN = Golden(CASES["BIG-01"]["fixture"])
 
@@ -89,6 +90,56 @@ def test_ids_outside_the_layer_are_skipped_and_reported(handles, case):
     assert numpy.isfinite(found).all() and moe.Fault.ID_OUT_OF_RANGE == case["fault"]
 
 
+@pytest.mark.case("BAD-02")
+def test_a_layer_raises_for_ids_outside(case):
+    ids = GOLDEN.ids.copy()
+    ids[0, 0] = 1 << 30
+    without = numpy.where(ids == 1 << 30, -1, ids)
+    how = {"ids": ids, "expert_weights": GOLDEN.weights}
+    out = numpy.full_like(GOLDEN.x, numpy.nan)
+    with moe.Layer(GOLDEN.path, GOLDEN.layer, device="cpu") as layer:
+        with pytest.raises(moe.FaultError, match="1 slots or rows were skipped: id_out_of_range") as caught:
+            layer(GOLDEN.x, out, **how)
+        assert (caught.value.faults, caught.value.n_skipped) == (case["fault"], 1)
+        assert isinstance(caught.value, IndexError) and layer.faults() == (0, 0)
+        wanted = layer(GOLDEN.x, ids=without, expert_weights=GOLDEN.weights)
+        assert numpy.array_equal(out, wanted), "the others do not count"
+        workspace = moe.Workspace(layer.plan)
+        layer(GOLDEN.x, workspace=workspace, **how)  # its owner asks
+        assert workspace.status() == (case["fault"], 1) and layer.faults() == (0, 0)
+
+
+@pytest.mark.case("BAD-02")
+def test_a_layer_may_keep_faults_until_it_is_asked(case):
+    ids = GOLDEN.ids.copy()
+    ids[0, 0] = ids[1, 0] = 1 << 30
+    with moe.Layer(GOLDEN.path, GOLDEN.layer, device="cpu", on_fault="keep") as layer:
+        call = lambda: layer(GOLDEN.x, ids=ids, expert_weights=GOLDEN.weights)  # noqa: E731
+        call()
+        other = threading.Thread(target=call)  # has a workspace of its own
+        other.start()
+        other.join()
+        assert layer.faults() == (case["fault"], 4) and layer.faults() == (0, 0)
+    with pytest.raises(ValueError, match="on_fault: is 'ask'"):
+        moe.Layer(GOLDEN.path, on_fault="ask", device="cpu")
+
+
+def test_gathered_rows_are_those_of_the_dispatch(handles):
+    plan, _, workspace = handles
+    k = GOLDEN.ids.shape[1]
+    placed = moe.dispatch(plan, workspace, GOLDEN.ids, block_rows=4)
+    found = moe.gather(plan, workspace, GOLDEN.x, placed, expert_weights=GOLDEN.weights)
+    used = placed.row_ids[: placed.offsets[-1]]
+    tokens = numpy.where(used < 0, -1, used // k)
+    assert numpy.array_equal(found.tokens[: len(used)], tokens) and (tokens >= 0).sum() == GOLDEN.ids.size
+    assert numpy.array_equal(found.rows[: len(used)][tokens >= 0], GOLDEN.x[tokens[tokens >= 0]])
+    assert numpy.array_equal(found.weights[: len(used)][tokens >= 0], GOLDEN.weights.ravel()[used[used >= 0]])
+    assert (found.tokens[len(used) :] == -1).all() and (found.weights[len(used) :] == 0).all()
+    assert moe.gather(plan, workspace, GOLDEN.x, placed).weights is None
+    with pytest.raises(ValueError, match="x: "):
+        moe.gather(plan, workspace, GOLDEN.x[:, 1:], placed)
+
+
 @pytest.mark.case("BIG-01")
 def test_rows_more_than_2_to_the_31_elements_apart(handles, case):
     stride, width = case["row_stride"], GOLDEN.x.shape[1]
@@ -157,60 +208,6 @@ def test_a_zero_byte_does_not_end_text():
     for call in refused:
         with pytest.raises(ValueError, match="has a zero byte"):
             call()
-
-
-class OnlyDlpack:
-    """An array of which nothing is known but DLPack, of a producer that knows version 1 or only the one before."""
-
-    def __init__(self, array, takes_version):
-        self.array, self.takes_version = array, takes_version
-
-    def __dlpack_device__(self):
-        return self.array.__dlpack_device__()
-
-    def __dlpack__(self, **arguments):
-        if arguments and not self.takes_version:
-            raise TypeError("unexpected keyword argument max_version")
-        try:
-            return self.array.__dlpack__(**arguments)
-        except TypeError:  # numpy before 2.1
-            return self.array.__dlpack__()
-
-
-@pytest.mark.parametrize("takes_version", [True, False])
-def test_dlpack_in(handles, takes_version):
-    out = numpy.full_like(GOLDEN.y, numpy.nan)
-    x = GOLDEN.x.copy()
-    found = moe.forward(*handles, OnlyDlpack(x, takes_version), OnlyDlpack(out, takes_version))
-    assert found.array is out and relative_l2(out, GOLDEN.y) <= 1e-5
-    made = moe.forward(*handles, OnlyDlpack(x, takes_version))
-    assert isinstance(made, numpy.ndarray) and numpy.array_equal(made, out)
-
-
-def test_dlpack_gives_the_memory_back():
-    import sys
-
-    array = numpy.arange(6, dtype=numpy.float32).reshape(2, 3).T
-    before = sys.getrefcount(array)
-    found = view("x", OnlyDlpack(array, True))
-    assert (found.address, found.shape, found.strides) == (array.ctypes.data, (3, 2), (1, 3))
-    del found
-    assert sys.getrefcount(array) == before
-
-
-def test_dlpack_out():
-    """A tensor of a checkpoint, exported and read again: the same memory, and not writable."""
-    checkpoint = GOLDEN.open()[0]
-    tensor = next(one for one in checkpoint.tensors(GOLDEN.layer) if one.role == moe.Role.DOWN)
-    again = view("tensor", tensor)
-    assert again.address == tensor.struct.data and not again.writable
-    assert (again.shape, again.type) == ((tensor.rows, tensor.columns), moe.Type.BF16)
-    with pytest.raises(BufferError, match="read-only"):
-        tensor.__dlpack__()
-    checkpoint.close()
-    array = tensor.numpy()
-    del tensor, again
-    assert array.any() and not array.flags.writeable  # the mapping lives as long as the array
 
 
 def test_sizes_of_elements():

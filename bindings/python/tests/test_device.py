@@ -222,3 +222,68 @@ def test_memory_is_the_allocators(device):
     runtime.close()  # what is left of it serves the memory
     del array
     assert not allocator.living and not allocator.problems
+
+
+@pytest.mark.case("MEM-01")
+def test_device_arrays_go_wherever_an_array_does(device, there, open_on):
+    checkpoint, plan, _, _ = open_on(QWEN3)
+    tensors = checkpoint.tensors(QWEN3.layer)
+
+    def of_bytes(n_bytes):
+        return moe.DeviceArray((n_bytes,), "u8", device=device)
+
+    memory = of_bytes(moe.Weights.size(plan, tensors))
+    weights = moe.Weights.load(plan, tensors, ownership="caller", memory=memory)
+    need = plan.workspace_need(len(QWEN3.x))
+    if device == "cpu":
+        workspace = moe.Workspace(plan, host_memory=of_bytes(need.host_bytes))
+    else:
+        workspace = moe.Workspace(plan, device_memory=of_bytes(need.device_bytes))
+    x = there(QWEN3.x)
+    assert relative_l2(moe.forward(plan, weights, workspace, x).numpy(), QWEN3.y) <= 1e-5
+    placed = moe.dispatch(plan, workspace, there(QWEN3.ids))
+    found = moe.gather(plan, workspace, x, placed, expert_weights=there(QWEN3.weights))
+    slots = placed.row_ids.numpy()
+    assert sorted(slots) == list(range(QWEN3.ids.size))
+    assert numpy.array_equal(found.rows.numpy(), QWEN3.x[slots // QWEN3.ids.shape[1]])
+    assert numpy.array_equal(found.tokens.numpy(), slots // QWEN3.ids.shape[1])
+    assert numpy.array_equal(found.weights.numpy(), QWEN3.weights.ravel()[slots])
+
+
+@pytest.mark.case("MEM-01")
+def test_a_tensor_lies_in_a_device_array(device, there, open_on):
+    checkpoint, plan, weights, workspace = open_on(QWEN3)
+    x, up = there(QWEN3.x), moe.Role.UP
+    before = moe.forward(plan, weights, workspace, x).numpy()
+    matrix = next(one for one in checkpoint.tensors(QWEN3.layer) if one.role == up and one.expert == 1)
+    zeros = moe.DeviceArray((matrix.rows, matrix.columns), matrix.format.type, device=device)
+    zeros.zero()
+    weights.update(moe.Tensor(up, zeros, expert=1))
+    after = moe.forward(plan, weights, workspace, x).numpy()
+    changed = (QWEN3.ids == 1).any(axis=1)
+    assert changed.any() and not changed.all()
+    assert numpy.array_equal(numpy.any(before != after, axis=1), changed)
+
+
+@pytest.mark.case("BAD-02")
+def test_a_layer_on_the_device_tells_of_ids_outside(case, device, there):
+    ids = QWEN3.ids.copy()
+    ids[0, 0] = 1 << 30
+    how = {"ids": there(ids), "expert_weights": there(QWEN3.weights)}
+    with moe.Layer(QWEN3.path, QWEN3.layer, device=device, on_fault="keep") as layer:
+        layer(there(QWEN3.x), **how).numpy()  # waits
+        assert layer.faults() == (case["fault"], 1) and layer.faults() == (0, 0)
+    with moe.Layer(QWEN3.path, QWEN3.layer, device=device) as layer:
+        with pytest.raises(moe.FaultError, match="1 slots or rows were skipped"):
+            layer(there(QWEN3.x), **how).numpy()
+            layer(there(QWEN3.x))  # of the call before, where that had not ended
+
+
+def test_loading_in_the_background(device, there, open_on):
+    checkpoint, plan, _, workspace = open_on(QWEN3)
+    loading = moe.Loading.start_checkpoint(plan, checkpoint, QWEN3.layer)
+    weights = loading.wait()
+    done = loading.poll()
+    assert done.is_done and done.bytes_done == done.bytes_total > 0
+    assert relative_l2(moe.forward(plan, weights, workspace, there(QWEN3.x)).numpy(), QWEN3.y) <= 1e-5
+    loading.close()

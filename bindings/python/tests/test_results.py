@@ -236,7 +236,7 @@ def test_elements_are_of_the_format():
     refused = [
         ("data: is float16, must be bfloat16 or uint8", lambda: moe.Tensor("gate", matrix.astype("f2"), format="bf16")),
         ("data: is int32, must be float32 or uint8", lambda: moe.Tensor("gate", matrix.astype("i4"), format="f32")),
-        ("data: is float32, must be uint8 or int8", lambda: nvfp4(data=matrix)),
+        ("data: is float32, must be float4_e2m1fn_x2 or uint8 or int8", lambda: nvfp4(data=matrix)),
         (r"data\[0\]: is bfloat16, must be float32", lambda: moe.Tensor("gate", [bits, bits], format="f32")),
         ("scales: is float32, must be float8_e4m3fn or uint8 or int8", lambda: nvfp4(scales=matrix)),
         (r"scales\[0\]: is float32, must be", lambda: nvfp4(scales=[matrix])),

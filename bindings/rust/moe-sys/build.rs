@@ -29,8 +29,9 @@ fn write_bindings() {
     let here = PathBuf::from(env::var("CARGO_MANIFEST_DIR").unwrap());
     let include = env::var_os("MOE_INCLUDE_DIR").map_or_else(|| here.join("../../../include"), PathBuf::from);
     println!("cargo:rerun-if-changed={}", include.join("moe/moe.h").display());
-    let made = generate::generate(&include, &["--no-rustfmt-bindings"])
-        .unwrap_or_else(|error| panic!("moe.h could not be read: {}", error));
+    let made = generate::generate(&include, &["--no-rustfmt-bindings"]).unwrap_or_else(|error| {
+        panic!("moe.h could not be read (MOE_INCLUDE_DIR is the folder of moe/moe.h): {}", error)
+    });
     let out = PathBuf::from(env::var("OUT_DIR").unwrap());
     for (name, text) in made {
         std::fs::write(out.join(Path::new(name).file_name().unwrap()), text).unwrap();

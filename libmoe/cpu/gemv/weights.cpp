@@ -52,8 +52,10 @@ GemvFormat gptq_format(int32_t bits) {
             return GemvFormat::gptq3;
         case 4:
             return GemvFormat::gptq4;
-        default:
+        case 8:
             return GemvFormat::gptq8;
+        default:
+            return GemvFormat::none;
     }
 }
 
@@ -90,7 +92,10 @@ GemvFormat int_format(const moe_format& format) {
 }
 
 GemvFormat e2m1_format(const moe_format& format) {
-    return format.scale_type == MOE_TYPE_F8_E8M0 ? GemvFormat::mxfp4 : GemvFormat::nvfp4;
+    if (format.scale_type == MOE_TYPE_F8_E8M0 && format.group_columns == 32)
+        return GemvFormat::mxfp4;
+    const bool is_nvfp4 = format.scale_type == MOE_TYPE_F8_E4M3 && format.group_columns == 16;
+    return is_nvfp4 ? GemvFormat::nvfp4 : GemvFormat::none;
 }
 
 GemvFormat kbit_format(const moe_format& format) {

@@ -20,13 +20,38 @@
 
 namespace moe::cuda {
 
-template <Operand operand>
-class CodeOperands {
+// Pairs of codes, as a class with operator()(pair of codes below `base`) makes operands of them.
+template <Operand operand, class Codes>
+class CodePairs {
   public:
     // The bits above a pair of codes.
     static constexpr uint32_t base = operand == Operand::bf16 ? 0u : 0x64006400u;
+
+    // Codes of bytes 0 and 2, and of bytes 1 and 3.
+    __device__ __forceinline__ uint32_t even(uint32_t bytes) const {
+        return of((bytes & 0x00FF00FFu) | base);
+    }
+    __device__ __forceinline__ uint32_t odd(uint32_t bytes) const {
+        return of(permute_bytes(bytes, base, 0x7351));
+    }
+    // Codes of bytes 0 and 1, or 2 and 3.
+    __device__ __forceinline__ uint32_t adjacent(uint32_t bytes, int half) const {
+        return of(permute_bytes(bytes, base, half == 0 ? 0x7150 : 0x7352));
+    }
+
+  private:
+    __device__ __forceinline__ uint32_t of(uint32_t pair) const {
+        return static_cast<const Codes&>(*this)(pair);
+    }
+};
+
+template <Operand operand>
+class CodeOperands : public CodePairs<operand, CodeOperands<operand>> {
+  public:
+    using CodePairs<operand, CodeOperands>::base;
     static constexpr float residual = operand == Operand::bf16 ? 0x1p48f : 0x1p-6f;
 
+    CodeOperands() = default;
     // unit: what a code is multiplied by because of the bit at which it lies, 1 or 16. zero: at
     // most 256 / unit.
     __device__ __forceinline__ CodeOperands(float scale, uint32_t zero, int unit = 1)
@@ -46,7 +71,6 @@ class CodeOperands {
         minus_minimum_ = pair_of(fmaf(scale, static_cast<float>(middle), -minimum) / residual);
     }
 
-    // pair: two codes below `base`.
     __device__ __forceinline__ uint32_t operator()(uint32_t pair) const {
         constexpr uint32_t ones = operand == Operand::bf16 ? 0x3F803F80u : 0x3C003C00u;
         const uint32_t level = multiply_add<operand>(pair, ones, minus_zero_);
@@ -54,18 +78,6 @@ class CodeOperands {
             return multiply_add<operand>(level, scale_, minus_minimum_);
         const uint32_t rest = multiply_add<operand>(level, scale_low_, minus_minimum_);
         return multiply_add<operand>(level, scale_, rest);
-    }
-
-    // Codes of bytes 0 and 2, and of bytes 1 and 3.
-    __device__ __forceinline__ uint32_t even(uint32_t bytes) const {
-        return (*this)((bytes & 0x00FF00FFu) | base);
-    }
-    __device__ __forceinline__ uint32_t odd(uint32_t bytes) const {
-        return (*this)(permute_bytes(bytes, base, 0x7351));
-    }
-    // Codes of bytes 0 and 1, or 2 and 3.
-    __device__ __forceinline__ uint32_t adjacent(uint32_t bytes, int half) const {
-        return (*this)(permute_bytes(bytes, base, half == 0 ? 0x7150 : 0x7352));
     }
 
   private:
@@ -79,20 +91,53 @@ class CodeOperands {
     uint32_t minus_minimum_ = minus_nothing;
 };
 
+// Codes minus zero points without a scale, for loops that apply scales to accumulators. Exact; as
+// bfloat16 2^-6 of them, because a subnormal cannot be brought to one in one step.
+template <Operand operand>
+class CodeLevels : public CodePairs<operand, CodeLevels<operand>> {
+  public:
+    using CodePairs<operand, CodeLevels>::base;
+
+    CodeLevels() = default;
+    // unit, zero: as above.
+    __device__ __forceinline__ explicit CodeLevels(uint32_t zero, int unit = 1)
+        : minus_zero_(multiply_add<operand>(
+              (zero * static_cast<uint32_t>(unit)) * 0x00010001u | base | 0x80008000u, normal,
+              0x80008000u)) {}
+
+    __device__ __forceinline__ uint32_t operator()(uint32_t pair) const {
+        return multiply_add<operand>(pair, normal, minus_zero_);
+    }
+
+    // The factor of accumulators for a scale.
+    static __device__ __forceinline__ float factor(float scale, int unit = 1) {
+        return scale * ((operand == Operand::bf16 ? 0x1p6f : 1.0f) / static_cast<float>(unit));
+    }
+
+  private:
+    static constexpr uint32_t normal = operand == Operand::bf16 ? 0x7F007F00u : 0x3C003C00u;
+
+    uint32_t minus_zero_;
+};
+
 // Codes of 4 bits lie where operands need them: a word has the registers of a step in nibbles 0 to
 // 3 of its halves. Those of row g + 8 stay where they are, so that their unit is 16.
 inline constexpr int nibble_unit[2] = {1, 16};
 
-template <Operand operand>
-__device__ __forceinline__ void dequantize_nibbles(const uint32_t (&words)[4],
-                                                   const CodeOperands<operand> (&rows)[2],
-                                                   uint32_t (&a)[16]) {
-    constexpr uint32_t base = CodeOperands<operand>::base;
+// The four registers of a step. rows: CodeOperands or CodeLevels of rows g and g + 8.
+template <class Codes>
+__device__ __forceinline__ void nibble_step(uint32_t word, const Codes (&rows)[2], uint32_t* a) {
 #pragma unroll
-    for (int i = 0; i < 16; ++i) {
-        const uint32_t word = words[i / 4] >> (i & 2 ? 8 : 0);
-        a[i] = rows[i & 1]((word & (i & 1 ? 0x00F000F0u : 0x000F000Fu)) | base);
+    for (int i = 0; i < 4; ++i) {
+        const uint32_t two = word >> (i & 2 ? 8 : 0);
+        a[i] = rows[i & 1]((two & (i & 1 ? 0x00F000F0u : 0x000F000Fu)) | Codes::base);
     }
+}
+template <class Codes>
+__device__ __forceinline__ void dequantize_nibbles(const uint32_t (&words)[4],
+                                                   const Codes (&rows)[2], uint32_t (&a)[16]) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) nibble_step(words[j], rows, a + 4 * j);
 }
 
 // Base of a GroupedDequant whose operands are made so: the residual scales.

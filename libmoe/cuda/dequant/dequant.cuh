@@ -84,19 +84,20 @@
 //     .load(records, record, lane)
 //                              instead, grids: the shared address of the record of its columns
 //     ::holds_address          superblocks: they are valid as long as the pipeline stage
-//   load(codes, kept, lane), load(codes, kept, lane, block)
-//                              instead: the second for a superblock, of which `block` is 0 to 3
+//   load(codes, kept, lane, block), load(codes, lane)
+//                              instead: of a superblock, of which `block` is 0 to 3; of a grid
 //   Table                      what dequantize needs of the codebooks of rows g and g + 8, made
 //                              from the shared address of [2][32] float32
 //   dequantize(words, table, a), dequantize<operand>(words, table, a)
-//                              the 16 registers of four steps
+//                              the 16 registers of four steps; of grids `kept` precedes `table`
 //   table_in_memory            types with a codebook: dequantize reads the table's shared memory
 //   scales_after               scales may also be applied to accumulators, which costs less for
 //                              small batches. These types have the rest of the list, too
 //   Values                     unscaled values of a codebook, from the table, the shared address of
-//                              Values::table_bytes more of it, and the lane
-//   spread(words, values, j, a)
-//                              the four registers of step j without scales
+//                              Values::table_bytes more of it, and the lane; NoValues without one
+//   LevelScales                grids: as KeptScales, and factors()
+//   spread(words, values, j, a), spread(words, values, level_scales, j, a)
+//                              the four registers of step j without scales; the second of grids
 //   factors(words)             RowFactors of the lane's group of 32 k, without the residual scale
 //   has_offset                 RowFactors::of_tokens counts: the type has minima
 //   load_codes(codes, lane)    Words without scales

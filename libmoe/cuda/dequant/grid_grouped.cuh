@@ -7,96 +7,119 @@
 
 namespace moe::cuda {
 
-// A lane's 16 columns have one record, which serves all blocks of its group: scales of rows g and
-// g + 8, and the codes that are zero.
-template <int bits>
-struct GridKeptCodeScales {
-    float2 scale;
-    uint2 zero;
+// A lane's 16 columns have one record, which serves all blocks of its group.
+struct GridKeptScales {
+    float2 scale;  // of rows g and g + 8
 
     // record: a shared address.
-    __device__ __forceinline__ void load(const GridRecords& grid, uint32_t record, uint32_t lane) {
-        GridFactors<bits> factors;
-        factors.load(grid, record, static_cast<int32_t>(lane >> 2));
-        scale = factors.scales.values();
-        zero = factors.zero_codes();
-    }
-};
-struct GridKeptScales {
-    float2 scale;
-
     __device__ __forceinline__ void load(const GridRecords& grid, uint32_t record, uint32_t lane) {
         GridScaleBits bits;
         bits.load(grid, record, static_cast<int32_t>(lane >> 2));
         scale = bits.values();
     }
+    __device__ __forceinline__ RowFactors factors() const { return {{scale.x, scale.y}, {}}; }
 };
 
-// Codes of 2 to 4 bits.
-template <PackedType kind>
-struct GroupedGridCodes : GroupedCodeBase<kind> {
+// Codes of 2, 3, 4 and 8 bits. What is kept of a record is what its codes are multiplied by.
+template <PackedType kind, Operand operand_>
+struct GroupedGridIntegers : GroupedCodeBase<kind> {
     static constexpr int bits = code_bits(kind);
-    using KeptScales = GridKeptCodeScales<bits>;
+    static constexpr Operand operand = operand_;
+    static constexpr float residual_scale = CodeOperands<operand>::residual;
+    static constexpr bool scales_after = true;
+    static constexpr bool has_offset = false;
+    static constexpr bool has_superblock_scales = false;
+    static constexpr bool groups_apart = false;
+    static constexpr int upper_unit = bits == 4 ? nibble_unit[1] : 1;
+    using Values = NoValues;
     struct Words {
         uint32_t codes[bits];
-        KeptScales scales;
     };
-    static __device__ __forceinline__ Words load(uint32_t codes, const KeptScales& scales,
-                                                 uint32_t lane) {
+    struct KeptScales {
+        CodeOperands<operand> rows[2];
+
+        __device__ __forceinline__ void load(const GridRecords& grid, uint32_t record,
+                                             uint32_t lane) {
+            GridFactors<bits> factors;
+            factors.load(grid, record, static_cast<int32_t>(lane >> 2));
+            const float2 scale = factors.scales.values();
+            const uint2 zero = factors.zero_codes();
+            rows[0] = {scale.x, zero.x};
+            rows[1] = {scale.y, zero.y, upper_unit};
+        }
+    };
+    struct LevelScales {
+        CodeLevels<operand> rows[2];
+        float2 factor;
+
+        __device__ __forceinline__ void load(const GridRecords& grid, uint32_t record,
+                                             uint32_t lane) {
+            GridFactors<bits> factors;
+            factors.load(grid, record, static_cast<int32_t>(lane >> 2));
+            const float2 scale = factors.scales.values();
+            const uint2 zero = factors.zero_codes();
+            rows[0] = CodeLevels<operand>(zero.x);
+            rows[1] = CodeLevels<operand>(zero.y, upper_unit);
+            factor = {CodeLevels<operand>::factor(scale.x),
+                      CodeLevels<operand>::factor(scale.y, upper_unit)};
+        }
+        __device__ __forceinline__ RowFactors factors() const { return {{factor.x, factor.y}, {}}; }
+    };
+    static __device__ __forceinline__ Words load(uint32_t codes, uint32_t lane) {
         Words words;
-        words.scales = scales;
-        load_shared_codes(codes, lane, words.codes);
+        if constexpr (bits == 8) {
+            uint4 both[2];
+            load_byte_codes(codes, lane, both);
+#pragma unroll
+            for (int i = 0; i < 8; ++i) words.codes[i] = word_of(both[i / 4], i % 4);
+        } else {
+            load_shared_codes(codes, lane, words.codes);
+        }
         return words;
     }
-    template <Operand operand = Operand::bf16>
-    static __device__ __forceinline__ void dequantize(const Words& words, const NoTable&,
-                                                      uint32_t (&a)[16]) {
-        constexpr bool are_nibbles = bits == 4;
-        const auto [scale, zero] = words.scales;
-        const CodeOperands<operand> rows[2] = {{scale.x, zero.x, 1},
-                                               {scale.y, zero.y, are_nibbles ? nibble_unit[1] : 1}};
-        if constexpr (are_nibbles) return dequantize_nibbles(words.codes, rows, a);
+    static __device__ __forceinline__ void dequantize(const Words& words, const KeptScales& kept,
+                                                      const NoTable&, uint32_t (&a)[16]) {
 #pragma unroll
-        for (int i = 0; i < 8; ++i) {
-            const int row = i & 1;
-            const uint32_t bytes = codes_of_row<bits>(words.codes, i / 2, row, 0);
-            a[4 * (i / 2) + row] = rows[row].even(bytes);
-            a[4 * (i / 2) + row + 2] = rows[row].odd(bytes);
+        for (int j = 0; j < 4; ++j) step(words, kept.rows, j, a + 4 * j);
+    }
+    static __device__ __forceinline__ void spread(const Words& words, const Values&,
+                                                  const LevelScales& scales, int j, uint32_t* a) {
+        step(words, scales.rows, j, a);
+    }
+
+  private:
+    template <class Codes>
+    static __device__ __forceinline__ void step(const Words& words, const Codes (&rows)[2], int j,
+                                                uint32_t* a) {
+        if constexpr (bits == 4) {
+            nibble_step(words.codes[j], rows, a);
+        } else {
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                if constexpr (bits == 8) {
+                    a[i] = rows[i].adjacent(words.codes[2 * j], i);
+                    a[i + 2] = rows[i].adjacent(words.codes[2 * j + 1], i);
+                } else {
+                    const uint32_t bytes = codes_of_row<bits>(words.codes, j, i, 0);
+                    a[i] = rows[i].even(bytes);
+                    a[i + 2] = rows[i].odd(bytes);
+                }
+            }
         }
     }
 };
 
-template <>
-struct GroupedDequant<PackedType::grid_2> : GroupedGridCodes<PackedType::grid_2> {};
-template <>
-struct GroupedDequant<PackedType::grid_3> : GroupedGridCodes<PackedType::grid_3> {};
+template <PackedType kind>
+concept GridOfIntegers = kind == PackedType::grid_2 || kind == PackedType::grid_3 ||
+                         kind == PackedType::grid_4 || kind == PackedType::grid_8;
 
-template <>
-struct GroupedDequant<PackedType::grid_4> : GroupedGridCodes<PackedType::grid_4> {};
-
-template <>
-struct GroupedDequant<PackedType::grid_8> : GroupedCodeBase<PackedType::grid_8> {
-    using KeptScales = GridKeptCodeScales<8>;
-    struct Words {
-        uint4 codes[2];
-        KeptScales scales;
-    };
-    static __device__ __forceinline__ Words load(uint32_t codes, const KeptScales& scales,
-                                                 uint32_t lane) {
-        Words words;
-        words.scales = scales;
-        load_byte_codes(codes, lane, words.codes);
-        return words;
-    }
-    template <Operand operand = Operand::bf16>
-    static __device__ __forceinline__ void dequantize(const Words& words, const Table&,
-                                                      uint32_t (&a)[16]) {
-        const auto [scale, zero] = words.scales;
-        const CodeOperands<operand> rows[2] = {{scale.x, zero.x}, {scale.y, zero.y}};
-#pragma unroll
-        for (int i = 0; i < 16; ++i)
-            a[i] = rows[i & 1].adjacent(word_of(words.codes[i / 8], i / 2 % 4), i & 1);
-    }
+template <PackedType kind>
+requires GridOfIntegers<kind>
+struct GroupedDequant<kind> : GroupedGridIntegers<kind, Operand::bf16> {
+};
+template <PackedType kind>
+requires GridOfIntegers<kind>
+struct InF16<GroupedDequant<kind>> : GroupedGridIntegers<kind, Operand::f16> {
 };
 
 template <>
@@ -104,19 +127,16 @@ struct GroupedDequant<PackedType::grid_e4m3> : GroupedDequantBase<PackedType::gr
     using KeptScales = GridKeptScales;
     struct Words {
         uint4 codes[2];
-        KeptScales scales;
     };
-    static __device__ __forceinline__ Words load(uint32_t codes, const KeptScales& scales,
-                                                 uint32_t lane) {
+    static __device__ __forceinline__ Words load(uint32_t codes, uint32_t lane) {
         Words words;
-        words.scales = scales;
         load_byte_codes(codes, lane, words.codes);
         return words;
     }
     template <Operand operand = Operand::bf16>
-    static __device__ __forceinline__ void dequantize(const Words& words, const Table&,
-                                                      uint32_t (&a)[16]) {
-        const float2 scale = words.scales.scale;
+    static __device__ __forceinline__ void dequantize(const Words& words, const KeptScales& kept,
+                                                      const Table&, uint32_t (&a)[16]) {
+        const float2 scale = kept.scale;
 #pragma unroll
         for (int i = 0; i < 16; ++i) {
             const uint32_t word = word_of(words.codes[i / 8], i / 2 % 4);
@@ -127,41 +147,39 @@ struct GroupedDequant<PackedType::grid_e4m3> : GroupedDequantBase<PackedType::gr
     }
 };
 
-template <>
-struct GroupedDequant<PackedType::grid_codebook> : GroupedDequantBase<PackedType::grid_codebook> {
+template <Operand operand_>
+struct GroupedGridCodebook : GroupedDequantBase<PackedType::grid_codebook> {
+    static constexpr Operand operand = operand_;
     using Table = CodebookTable<4>;
-    using Values = UnscaledValues<4>;
+    using Values = UnscaledValues<4, operand>;
     static constexpr bool table_in_memory = true;
     static constexpr bool scales_after = true;
     static constexpr bool has_offset = false;
     static constexpr bool has_superblock_scales = false;
     static constexpr bool groups_apart = false;
     using KeptScales = GridKeptScales;
+    using LevelScales = GridKeptScales;
     struct Words {
         uint32_t codes[4];
-        KeptScales scales;
     };
-    static __device__ __forceinline__ Words load(uint32_t codes, const KeptScales& scales,
-                                                 uint32_t lane) {
+    static __device__ __forceinline__ Words load(uint32_t codes, uint32_t lane) {
         Words words;
-        words.scales = scales;
         load_shared_codes(codes, lane, words.codes);
         return words;
     }
-    static __device__ __forceinline__ void spread(const Words& words, const Values& values, int j,
-                                                  uint32_t* a) {
+    static __device__ __forceinline__ void spread(const Words& words, const Values& values,
+                                                  const LevelScales&, int j, uint32_t* a) {
         values.step(words.codes, j, a);
     }
-    static __device__ __forceinline__ RowFactors factors(const Words& words) {
-        const float2 scale = words.scales.scale;
-        return {{scale.x, scale.y}, {}};
-    }
-    template <Operand operand = Operand::bf16>
-    static __device__ __forceinline__ void dequantize(const Words& words, const Table& table,
-                                                      uint32_t (&a)[16]) {
-        const RowFactors of = factors(words);
-        dequantize_by_loads<4, operand>(words.codes, of.of_product, table.at, a);
+    static __device__ __forceinline__ void dequantize(const Words& words, const KeptScales& kept,
+                                                      const Table& table, uint32_t (&a)[16]) {
+        dequantize_by_loads<4, operand>(words.codes, {kept.scale.x, kept.scale.y}, table.at, a);
     }
 };
+
+template <>
+struct GroupedDequant<PackedType::grid_codebook> : GroupedGridCodebook<Operand::bf16> {};
+template <>
+struct InF16<GroupedDequant<PackedType::grid_codebook>> : GroupedGridCodebook<Operand::f16> {};
 
 }  // namespace moe::cuda

@@ -32,6 +32,8 @@ struct GridRecords {
     uint32_t zeros_mask = 0;   // 0: there are none
     int32_t zero_offset = 0;   // is added to a stored zero point, or is the zero point
     int32_t staged_bytes = 0;  // of a stage, behind its codes
+    uint32_t blocks = 0;       // of 64 columns that a record serves
+    bool are_whole = false;    // no group ends within a block
 
     // Bytes from the tile to the record of a column.
     MOE_HOST_DEVICE int32_t record(int32_t column) const {
@@ -78,7 +80,11 @@ constexpr GridRecords grid_records_of(PackedType type, int64_t k, int32_t of_sta
             is_middle                                          ? 1 << (code_bits(type) - 1)
             : grid_zero_of(type) == GridZero::packed_minus_one ? 1
                                                                : 0,
-            staged_record_bytes(type, of_stage)};
+            staged_record_bytes(type, of_stage),
+            grid_group(type) == 0        ? 1u << 30
+            : grid_group(type) % 64 == 0 ? static_cast<uint32_t>(grid_group(type) / 64)
+                                         : 1u,
+            grid_group(type) % 64 == 0};
 }
 
 }  // namespace moe::cuda

@@ -15,6 +15,11 @@ struct NoTable {
     __device__ __forceinline__ explicit NoTable(uint32_t) {}
 };
 
+// The unscaled values of types that need none.
+struct NoValues {
+    __device__ __forceinline__ NoValues(uint32_t, uint32_t, uint32_t) {}
+};
+
 // The factors of accumulators, and of sums of tokens, in rows g and g + 8.
 struct RowFactors {
     float of_product[2];
@@ -60,7 +65,8 @@ constexpr float f16_residual_scale_of() {
         return Dequant::residual_scale;
 }
 
-// The same with float16 operands, for tokens in float16. Scales are never left to accumulators.
+// The same with float16 operands, for tokens in float16. Types whose unscaled values depend on the
+// operand, and which leave scales to accumulators here too, are specializations.
 template <class Dequant>
 struct InF16 : Dequant {
     static constexpr Operand operand = Operand::f16;
@@ -70,6 +76,11 @@ struct InF16 : Dequant {
                                                       const typename Dequant::Table& table,
                                                       uint32_t (&a)[16]) {
         Dequant::template dequantize<Operand::f16>(words, table, a);
+    }
+    static __device__ __forceinline__ void dequantize(
+        const typename Dequant::Words& words, const typename KeptScalesOf<Dequant>::Type& kept,
+        const typename Dequant::Table& table, uint32_t (&a)[16]) {
+        Dequant::template dequantize<Operand::f16>(words, kept, table, a);
     }
 };
 

@@ -23,10 +23,16 @@ struct PlainCodes {
     }
 };
 
-template <PackedType packed, class Codes = PlainCodes<packed>>
+// scales_of_32: a scale serves 32 k, so that it may be left to accumulators.
+template <PackedType packed, class Codes, bool scales_of_32>
 struct GroupedCodes : GroupedCodeBase<packed> {
     static constexpr int bits = code_bits(packed);
     static constexpr bool is_symmetric = has_signed_levels(packed);
+    static constexpr bool scales_after = scales_of_32;
+    static constexpr bool has_offset = !is_symmetric;
+    static constexpr bool has_superblock_scales = false;
+    static constexpr bool groups_apart = false;
+    using Values = NoValues;
     struct Words {
         uint32_t codes[bits];
         std::conditional_t<is_symmetric, RowScales, RowAffine> factors;
@@ -34,21 +40,47 @@ struct GroupedCodes : GroupedCodeBase<packed> {
     template <Operand operand = Operand::bf16>
     static __device__ __forceinline__ void dequantize(const Words& words, const NoTable&,
                                                       uint32_t (&a)[16]) {
-        constexpr bool are_nibbles = bits == 4 && !is_row_ordered(packed);
-        const CodeOperands<operand> rows[2] = {
-            row_operands<operand>(words.factors, 0, 1),
-            row_operands<operand>(words.factors, 1, are_nibbles ? nibble_unit[1] : 1)};
-        if constexpr (are_nibbles) return dequantize_nibbles(words.codes, rows, a);
+        const CodeOperands<operand> rows[2] = {row_operands<operand>(words.factors, 0, 1),
+                                               row_operands<operand>(words.factors, 1, upper_unit)};
 #pragma unroll
-        for (int i = 0; i < 8; ++i) {
-            const int row = i & 1;
-            const uint32_t bytes = Codes::codes(words.codes, i / 2, row);
-            a[4 * (i / 2) + row] = rows[row].even(bytes);
-            a[4 * (i / 2) + row + 2] = rows[row].odd(bytes);
+        for (int j = 0; j < 4; ++j) step(words, rows, j, a + 4 * j);
+    }
+    static __device__ __forceinline__ void spread(const Words& words, const Values&, int j,
+                                                  uint32_t* a) {
+        const Levels rows[2] = {Levels(Codes::zero), Levels(Codes::zero, upper_unit)};
+        step(words, rows, j, a);
+    }
+    static __device__ __forceinline__ RowFactors factors(const Words& words) {
+        if constexpr (is_symmetric) {
+            const auto [first, second] = words.factors;
+            return {{Levels::factor(first), Levels::factor(second, upper_unit)}, {}};
+        } else {
+            constexpr auto zero = static_cast<float>(Codes::zero);
+            const auto [scale, minimum] = words.factors;
+            return {{Levels::factor(scale.x), Levels::factor(scale.y, upper_unit)},
+                    {fmaf(scale.x, zero, -minimum.x), fmaf(scale.y, zero, -minimum.y)}};
         }
     }
 
   private:
+    using Levels = CodeLevels<Operand::bf16>;
+    static constexpr bool are_nibbles = bits == 4 && !is_row_ordered(packed);
+    static constexpr int upper_unit = are_nibbles ? nibble_unit[1] : 1;
+
+    template <class Pairs>
+    static __device__ __forceinline__ void step(const Words& words, const Pairs (&rows)[2], int j,
+                                                uint32_t* a) {
+        if constexpr (are_nibbles) {
+            nibble_step(words.codes[j], rows, a);
+        } else {
+#pragma unroll
+            for (int row = 0; row < 2; ++row) {
+                const uint32_t bytes = Codes::codes(words.codes, j, row);
+                a[row] = rows[row].even(bytes);
+                a[row + 2] = rows[row].odd(bytes);
+            }
+        }
+    }
     template <Operand operand>
     static __device__ __forceinline__ CodeOperands<operand> row_operands(
         const decltype(Words::factors)& factors, int row, int unit) {
@@ -61,8 +93,8 @@ struct GroupedCodes : GroupedCodeBase<packed> {
 };
 
 template <PackedType packed, class Codes = PlainCodes<packed>>
-struct GroupedBlockCodes : GroupedCodes<packed, Codes> {
-    using typename GroupedCodes<packed, Codes>::Words;
+struct GroupedBlockCodes : GroupedCodes<packed, Codes, true> {
+    using typename GroupedCodes<packed, Codes, true>::Words;
     static __device__ __forceinline__ Words load(uint32_t codes, uint32_t scales, uint32_t lane) {
         BlockScales<packed> of_32;
         of_32.load(scales + (lane >> 1) * 2 * ggml_scale_bytes(packed));
@@ -101,9 +133,9 @@ struct SuperblockKeptScales {
 };
 
 template <PackedType packed, class Kept, class Codes = PlainCodes<packed>>
-struct GroupedSuperblockCodes : GroupedCodes<packed, Codes> {
+struct GroupedSuperblockCodes : GroupedCodes<packed, Codes, !Kept::of_16> {
     using KeptScales = Kept;
-    using typename GroupedCodes<packed, Codes>::Words;
+    using typename GroupedCodes<packed, Codes, !Kept::of_16>::Words;
     static __device__ __forceinline__ Words load(uint32_t codes, const KeptScales& scales,
                                                  uint32_t lane, uint32_t block) {
         Words words;

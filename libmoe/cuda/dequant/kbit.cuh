@@ -254,7 +254,7 @@ __device__ __forceinline__ CodebookValues<bits> scaled_values(const float (&code
 }
 
 // Values of both M halves without scales: tables that the thread block makes.
-template <int bits>
+template <int bits, Operand operand>
 struct UnscaledValues {
     using Lookup = CodebookLookup<bits>;
     static constexpr uint32_t table_bytes = 2 * Lookup::bytes;
@@ -273,7 +273,8 @@ struct UnscaledValues {
         };
         const auto i = static_cast<int32_t>(index % Lookup::entries);
         const float low = Lookup::has_pairs ? value(Lookup::low_code(i)) : 0.0f;
-        store_shared(pair_table + 4 * index, bf16_pair(low, value(Lookup::high_code(i))));
+        store_shared(pair_table + 4 * index,
+                     operand_pair<operand>({low, value(Lookup::high_code(i))}));
     }
     __device__ __forceinline__ void step(const uint32_t (&words)[bits], int j, uint32_t* a) const {
         lookup.step(words, j, a);
@@ -282,27 +283,27 @@ struct UnscaledValues {
 
 // Three bits: every other step uses permutations of registers, because loads alone keep the shared
 // memory busy for longer than the instructions of a block take. Two bits are slower this way.
-template <int bits>
-struct MixedValues : UnscaledValues<bits> {
+template <int bits, Operand operand>
+struct MixedValues : UnscaledValues<bits, operand> {
     CodebookValues<bits> of[2];
 
     __device__ __forceinline__ MixedValues(uint32_t table, uint32_t pair_table, uint32_t lane)
-        : UnscaledValues<bits>(table, pair_table, lane) {
+        : UnscaledValues<bits, operand>(table, pair_table, lane) {
         const CodebookTable<bits> values(table);
-        of[0] = scaled_values<bits>(values.of[0], 1.0f);
-        of[1] = scaled_values<bits>(values.of[1], 1.0f);
+        of[0] = scaled_values<bits, operand>(values.of[0], 1.0f);
+        of[1] = scaled_values<bits, operand>(values.of[1], 1.0f);
     }
     __device__ __forceinline__ void step(const uint32_t (&words)[bits], int j, uint32_t* a) const {
         if (j & 1)
             look_up_step(of, words, j, a);
         else
-            UnscaledValues<bits>::step(words, j, a);
+            UnscaledValues<bits, operand>::step(words, j, a);
     }
 };
 
 // Four bits: a table for every lane.
-template <>
-struct UnscaledValues<4> {
+template <Operand operand>
+struct UnscaledValues<4, operand> {
     using Lanes = LaneTable<4>;
     static constexpr uint32_t table_bytes = Lanes::bytes;
     Lanes lanes;
@@ -314,8 +315,8 @@ struct UnscaledValues<4> {
     static __device__ __forceinline__ void store(uint32_t table, uint32_t pair_table,
                                                  uint32_t index) {
         Lanes::store(pair_table, index, [&](uint32_t low, uint32_t high) {
-            return bf16_pair(__uint_as_float(load_shared_4(table + 4 * low)),
-                             __uint_as_float(load_shared_4(table + 128 + 4 * high)));
+            return operand_pair<operand>({__uint_as_float(load_shared_4(table + 4 * low)),
+                                          __uint_as_float(load_shared_4(table + 128 + 4 * high))});
         });
     }
     __device__ __forceinline__ void step(const uint32_t (&words)[4], int j, uint32_t* a) const {
@@ -351,9 +352,10 @@ __device__ __forceinline__ void dequantize_by_loads(const uint32_t (&codes)[bits
     }
 }
 
-template <PackedType packed>
-requires(is_kbit(packed)) struct GroupedDequant<packed> {
+template <PackedType packed, Operand operand_>
+struct GroupedKbit {
     static constexpr PackedType type = packed;
+    static constexpr Operand operand = operand_;
     static constexpr int bits = code_bits(packed);
     static constexpr float residual_scale = 1.0f;
     static constexpr bool table_in_memory = bits >= 4;
@@ -363,7 +365,8 @@ requires(is_kbit(packed)) struct GroupedDequant<packed> {
     // Fewer instructions than dequantize; of other bits more.
     static constexpr bool groups_apart = bits == 4;
     using Table = CodebookTable<bits>;
-    using Values = std::conditional_t<bits == 3, MixedValues<bits>, UnscaledValues<bits>>;
+    using Values =
+        std::conditional_t<bits == 3, MixedValues<bits, operand>, UnscaledValues<bits, operand>>;
     struct Words {
         uint32_t codes[bits];
         float scale[2];
@@ -387,7 +390,6 @@ requires(is_kbit(packed)) struct GroupedDequant<packed> {
         load_shared_codes<bits>(codes, lane, words.codes);
         return words;
     }
-    template <Operand operand = Operand::bf16>
     static __device__ __forceinline__ void dequantize(const Words& words, const Table& table,
                                                       uint32_t (&a)[16]) {
         if constexpr (bits <= 3) {
@@ -419,6 +421,13 @@ requires(is_kbit(packed)) struct GroupedDequant<packed> {
             of[1] = {{__uint_as_float(scale.z), __uint_as_float(scale.w)}, {}};
         }
     }
+};
+
+template <PackedType packed>
+requires(is_kbit(packed)) struct GroupedDequant<packed> : GroupedKbit<packed, Operand::bf16> {
+};
+template <PackedType packed>
+requires(is_kbit(packed)) struct InF16<GroupedDequant<packed>> : GroupedKbit<packed, Operand::f16> {
 };
 
 #endif

@@ -51,6 +51,7 @@ struct Q4kRowScales : Q4kScales {
 // The form that the grouped GEMM keeps for a superblock (GroupedDequant::KeptScales). Of every
 // block a lane has the first group of 32 k, or with t = 2, 3 the second.
 struct Q4kKeptScales {
+    static constexpr bool of_16 = false;
     static constexpr bool holds_address = false;
     uint32_t scales[2], minima[2];  // as in Q4kScales: bytes of blocks 0 and 1, of blocks 2 and 3
     RowAffine factor;

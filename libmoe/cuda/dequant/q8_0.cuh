@@ -54,8 +54,16 @@ struct GemvDequant<PackedType::q8_0> : GemvDequantBase<PackedType::q8_0> {
     }
 };
 
-template <>
-struct GroupedDequant<PackedType::q8_0> : GroupedCodeBase<PackedType::q8_0> {
+// 128 more makes unsigned codes of signed ones.
+template <Operand operand_>
+struct GroupedQ8_0 : GroupedCodeBase<PackedType::q8_0> {
+    static constexpr Operand operand = operand_;
+    static constexpr float residual_scale = CodeOperands<operand>::residual;
+    static constexpr bool scales_after = true;
+    static constexpr bool has_offset = false;
+    static constexpr bool has_superblock_scales = false;
+    static constexpr bool groups_apart = false;
+    using Values = NoValues;
     using Words = GroupedByteWords;
     static __device__ __forceinline__ Words load(uint32_t codes, uint32_t scales, uint32_t lane) {
         Words words;
@@ -63,17 +71,39 @@ struct GroupedDequant<PackedType::q8_0> : GroupedCodeBase<PackedType::q8_0> {
         words.scale = two_f16_values(load_shared_4(scales + (lane >> 1) * 4));
         return words;
     }
-    // 128 more makes unsigned codes of signed ones.
-    template <Operand operand = Operand::bf16>
     static __device__ __forceinline__ void dequantize(const Words& words, const Table&,
                                                       uint32_t (&a)[16]) {
         const CodeOperands<operand> rows[2] = {{words.scale.x, 128}, {words.scale.y, 128}};
 #pragma unroll
-        for (int i = 0; i < 16; ++i)
-            a[i] =
-                rows[i & 1].adjacent(word_of(words.codes[i / 8], i / 2 % 4) ^ 0x80808080u, i & 1);
+        for (int j = 0; j < 4; ++j) step(words, rows, j, a + 4 * j);
+    }
+    static __device__ __forceinline__ void spread(const Words& words, const Values&, int j,
+                                                  uint32_t* a) {
+        const Levels rows[2] = {Levels(128), Levels(128)};
+        step(words, rows, j, a);
+    }
+    static __device__ __forceinline__ RowFactors factors(const Words& words) {
+        return {{Levels::factor(words.scale.x), Levels::factor(words.scale.y)}, {}};
+    }
+
+  private:
+    using Levels = CodeLevels<operand>;
+
+    template <class Pairs>
+    static __device__ __forceinline__ void step(const Words& words, const Pairs (&rows)[2], int j,
+                                                uint32_t* a) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const uint32_t codes = word_of(words.codes[j / 2], 2 * (j & 1) + i / 2);
+            a[i] = rows[i & 1].adjacent(codes ^ 0x80808080u, i & 1);
+        }
     }
 };
+
+template <>
+struct GroupedDequant<PackedType::q8_0> : GroupedQ8_0<Operand::bf16> {};
+template <>
+struct InF16<GroupedDequant<PackedType::q8_0>> : GroupedQ8_0<Operand::f16> {};
 
 #endif
 

@@ -26,15 +26,33 @@ template <PackedType kind>
 constexpr bool sm80_takes_grouped_dequant = kind == PackedType::q8_0 || is_grouped_grid(kind) ||
                                             (has_ggml_scales(kind) && !is_iq_grid(kind));
 
+template <PackedType kind, Operand operand>
+using Sm80GroupedDequant =
+    std::conditional_t<operand == Operand::f16, InF16<GroupedDequant<kind>>, GroupedDequant<kind>>;
+
 // The factor that accumulators still lack.
 template <PackedType kind, Operand operand>
 constexpr float sm80_residual_scale() {
-    if constexpr (!sm80_takes_grouped_dequant<kind>)
-        return residual_scale_of<kind, operand>();
-    else if constexpr (operand == Operand::bf16)
-        return GroupedDequant<kind>::residual_scale;
+    if constexpr (sm80_takes_grouped_dequant<kind>)
+        return Sm80GroupedDequant<kind, operand>::residual_scale;
     else
-        return f16_residual_scale_of<GroupedDequant<kind>>();
+        return residual_scale_of<kind, operand>();
+}
+
+// What a lane holds of a block: words, and of a grid the scales of their record.
+template <class Dequant>
+struct Sm80GridWords {
+    typename Dequant::Words words;
+    typename Dequant::KeptScales scales;
+};
+template <PackedType kind, Operand operand>
+constexpr auto sm80_block_words() {
+    if constexpr (!sm80_takes_grouped_dequant<kind>)
+        return std::type_identity<typename ValueDequant<kind>::Words>{};
+    else if constexpr (is_grid(kind))
+        return std::type_identity<Sm80GridWords<Sm80GroupedDequant<kind, operand>>>{};
+    else
+        return std::type_identity<typename GroupedDequant<kind>::Words>{};
 }
 
 // fragments: of a warp's tokens, enough for those of the tile.
@@ -122,8 +140,7 @@ class Sm80Mainloop {
 
     // Words of a block, and the registers of two of its steps.
     static constexpr bool is_grouped = sm80_takes_grouped_dequant<kind>;
-    using BlockWords =
-        typename std::conditional_t<is_grouped, GroupedDequant<kind>, ValueDequant<kind>>::Words;
+    using BlockWords = typename decltype(sm80_block_words<kind, operand>())::type;
 
     __device__ __forceinline__ BlockWords load_block(const Block& block, int m) const {
         if constexpr (!is_grouped) {
@@ -132,18 +149,21 @@ class Sm80Mainloop {
             const uint32_t tile = shared_address(block.weights) + m * call_.staged_tile_bytes;
             const uint32_t codes = tile + block.codes;
             const auto lane = static_cast<uint32_t>(Sm80Lane().id);
-            typename KeptScalesOf<GroupedDequant<kind>>::Type scales;
+            using Grouped = Sm80GroupedDequant<kind, operand>;
             if constexpr (is_grid(kind)) {
                 const auto column = static_cast<int32_t>(block.k0 + 16 * (lane & 3));
                 const int32_t record =
                     call_.records.record(column) - call_.records.record(64 * block.first);
-                scales.load(call_.records, tile + scale_offset + record, lane);
-                return GroupedDequant<kind>::load(codes, scales, lane);
+                BlockWords words;
+                words.scales.load(call_.records, tile + scale_offset + record, lane);
+                words.words = Grouped::load(codes, lane);
+                return words;
             } else if constexpr (has_superblock(kind)) {
+                typename Grouped::KeptScales scales;
                 scales.load(tile + scale_offset, lane);
-                return GroupedDequant<kind>::load(codes, scales, lane, block.k0 / 64 & 3);
+                return Grouped::load(codes, scales, lane, block.k0 / 64 & 3);
             } else {
-                return GroupedDequant<kind>::load(codes, codes + block_code_bytes(kind, 4), lane);
+                return Grouped::load(codes, codes + block_code_bytes(kind, 4), lane);
             }
         }
     }
@@ -154,10 +174,13 @@ class Sm80Mainloop {
 #pragma unroll
             for (int j = 0; j < 2; ++j) dequantize(words, 2 * half + j, a[j]);
         } else {
-            using Grouped = GroupedDequant<kind>;
+            using Grouped = Sm80GroupedDequant<kind, operand>;
             static_assert(std::is_same_v<typename Grouped::Table, NoTable>);
             uint32_t all[16];  // what is not copied is not computed
-            Grouped::template dequantize<operand>(words, NoTable(0), all);
+            if constexpr (is_grid(kind))
+                Grouped::dequantize(words.words, words.scales, NoTable(0), all);
+            else
+                Grouped::dequantize(words, NoTable(0), all);
 #pragma unroll
             for (int i = 0; i < 8; ++i) a[i / 4][i % 4] = all[8 * half + i];
         }

@@ -64,7 +64,8 @@ __device__ __forceinline__ void run_mainloop(const LaneWork& work,
 // stage header; the others need a copy that outlives the stage.
 template <class Dequant, class Shape>
 __device__ __forceinline__ Codebooks take_codebook(uint32_t stage_header, const WorkTile& work_tile,
-                                                   uint32_t warpgroup, uint32_t base) {
+                                                   uint32_t warpgroup, uint32_t base,
+                                                   bool are_whole) {
     using Shared = GroupedShared<Dequant::type, Shape>;
     Codebooks codebooks{stage_header + work_tile_bytes, base + Shared::pairs};
     if constexpr (fixed_table_bytes(Dequant::type) > 0)
@@ -84,7 +85,7 @@ __device__ __forceinline__ Codebooks take_codebook(uint32_t stage_header, const 
         constexpr uint32_t pair_bytes = pair_table_bytes<Dequant::type, Shape>;
         if constexpr (pair_bytes > 0 && Dequant::scales_after) {
             static_assert(pair_bytes == Dequant::Values::table_bytes);
-            constexpr int32_t most = Dequant::groups_apart ? Shape::most_rows_by_warp : 8;
+            const int32_t most = Dequant::groups_apart || are_whole ? Shape::most_rows_by_warp : 8;
             if (work_tile.width <= most) {
                 named_barrier(3, 256);
                 Dequant::Values::store(codebooks.values, codebooks.pairs, threadIdx.x);
@@ -106,8 +107,8 @@ __device__ __forceinline__ void consume_all(const Sm90Call& gemm,
     while (work_tile.n_rows > 0) {
         const LaneWork work{gemm,   work_tile, warpgroup, threadIdx.x / 32 % 4, threadIdx.x % 32,
                             staging};
-        const Codebooks codebooks =
-            take_codebook<Dequant, Shape>(pipeline.header(), work_tile, warpgroup, base);
+        const Codebooks codebooks = take_codebook<Dequant, Shape>(
+            pipeline.header(), work_tile, warpgroup, base, gemm.records.are_whole);
         const RowTerms terms(work);  // loaded early to hide the latency
         Accumulators<Shape> accum;
         run_mainloop<Dequant, Shape>(work, pipeline, codebooks, accum);

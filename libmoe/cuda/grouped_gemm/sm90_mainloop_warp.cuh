@@ -52,6 +52,8 @@ template <class Dequant, class Shape, int fours>
 struct EightTokens;
 template <class Dequant, class Shape>
 struct SixteenTokens;
+template <class Dequant, class Shape, int width>
+struct WholeGroups;
 
 // Two mma steps.
 template <Operand operand>
@@ -98,7 +100,7 @@ struct WarpMainloop {
             const uint32_t next = i + 1 < n ? i + 1 : i;
             const typename Dequant::Words ahead = tile.load(data, next, block + next);
             uint32_t a[16];
-            Dequant::dequantize(words, table, a);
+            tile.dequantize(words, table, data, i, block + i, a);
             multiply<width>(d, a, data + i * width * 128);
             words = ahead;
         }
@@ -121,8 +123,19 @@ struct WarpMainloop {
 #pragma unroll
         for (float& value : accum) value = 0.0f;
         if constexpr (Dequant::scales_after) {
+            if constexpr (is_grid(type)) {
+                if (tile.records.are_whole && n_rows <= 8)
+                    return WholeGroups<Dequant, Shape, 8>(*this).run(accum, n_blocks);
+                if (tile.records.are_whole)
+                    return WholeGroups<Dequant, Shape, 16>(*this).run(accum, n_blocks);
+            }
             if (n_rows <= 4) return EightTokens<Dequant, Shape, 1>(*this).run(accum, n_blocks);
-            if (n_rows <= 8) return EightTokens<Dequant, Shape, 2>(*this).run(accum, n_blocks);
+            // Sums of a second four cost more than scaled operands, where blocks come one by one.
+            if constexpr (Dequant::has_offset && !Dequant::has_superblock_scales) {
+                if (n_rows <= 8) return run_width<8>(accum, n_blocks);
+            } else if (n_rows <= 8) {
+                return EightTokens<Dequant, Shape, 2>(*this).run(accum, n_blocks);
+            }
             if constexpr (Dequant::groups_apart)
                 return SixteenTokens<Dequant, Shape>(*this).run(accum, n_blocks);
         } else if (n_rows <= 8) {
@@ -145,6 +158,62 @@ struct WarpMainloop {
 template <class Dequant>
 constexpr float without_residual = 1.0f / Dequant::residual_scale;
 
+// Mainloop for a grid whose groups are whole blocks of 64 k: the scales of a block are applied to
+// its accumulators.
+template <class Dequant, class Shape, int width>
+struct WholeGroups {
+    using Words = typename Dequant::Words;
+
+    WarpMainloop<Dequant, Shape>& mainloop;
+    typename Dequant::Values values;
+    typename Dequant::LevelScales scales;
+    float d[width / 8][4] = {};
+
+    __device__ explicit WholeGroups(WarpMainloop<Dequant, Shape>& mainloop_)
+        : mainloop(mainloop_),
+          values(mainloop_.codebook.values, mainloop_.codebook.pairs, mainloop_.tile.lane) {}
+
+    __device__ __forceinline__ void stage(uint32_t block, uint32_t n) {
+        const uint32_t data = mainloop.pipeline.data();
+        Words words = mainloop.tile.load(data, 0, block);
+        for (uint32_t i = 0; i < n; ++i) {
+            const uint32_t next = min(i + 1, n - 1);
+            const Words ahead = mainloop.tile.load(data, next, block + next);
+            mainloop.tile.keep_scales(scales, data, i, block + i);
+            uint32_t a[16];
+#pragma unroll
+            for (int j = 0; j < 4; ++j) Dequant::spread(words, values, scales, j, a + 4 * j);
+            float c[width / 8][4] = {};
+            mainloop.template multiply<width>(c, a, data + i * width * 128);
+            const RowFactors factors = scales.factors();
+#pragma unroll
+            for (int e = 0; e < width / 2; ++e)
+                d[e / 4][e % 4] =
+                    fmaf(c[e / 4][e % 4], factors.of_product[e >> 1 & 1], d[e / 4][e % 4]);
+            words = ahead;
+        }
+    }
+
+    __device__ __forceinline__ void run(Accumulators<Shape>& accum, uint32_t n_blocks) {
+        mainloop.each_stage(n_blocks, [&](uint32_t block, uint32_t n) { stage(block, n); });
+#pragma unroll
+        for (int i = 0; i < width / 2; ++i) accum[i] = d[i / 4][i % 4] * without_residual<Dequant>;
+    }
+};
+
+// The LevelScales of a GroupedDequant, where it has them.
+template <class Dequant>
+struct LevelScalesOf {
+    struct Type {};
+};
+template <class Dequant>
+requires requires {
+    typename Dequant::LevelScales;
+}
+struct LevelScalesOf<Dequant> {
+    using Type = typename Dequant::LevelScales;
+};
+
 // Mainloop for up to eight tokens in fours; scales are applied to the accumulators.
 template <class Dequant, class Shape, int fours>
 struct EightTokens {
@@ -153,6 +222,7 @@ struct EightTokens {
     WarpMainloop<Dequant, Shape>& mainloop;
     TokenGroups tokens;
     typename Dequant::Values values;
+    typename LevelScalesOf<Dequant>::Type level_scales;  // of a grid
     float d[fours][4] = {};
 
     __device__ explicit EightTokens(WarpMainloop<Dequant, Shape>& mainloop_)
@@ -160,20 +230,22 @@ struct EightTokens {
           tokens(mainloop_.tile.lane),
           values(mainloop_.codebook.values, mainloop_.codebook.pairs, mainloop_.tile.lane) {}
 
-    __device__ __forceinline__ void add(const Words& words, const RowFactors& factors,
+    // spread(j, a): the registers of step j.
+    template <class Spread>
+    __device__ __forceinline__ void add(const Spread& spread, const RowFactors& factors,
                                         uint32_t rows) {
         float c[fours][4] = {};
         float x[fours][4] = {};
 #pragma unroll
         for (int j = 0; j < 4; j += 2) {
             uint32_t a[8];
-            Dequant::spread(words, values, j, a);
-            Dequant::spread(words, values, j + 1, a + 4);
+            spread(j, a);
+            spread(j + 1, a + 4);
 #pragma unroll
             for (int i = 0; i < fours; ++i) {
                 uint32_t b[4];
                 tokens.load(rows, i, j, b);
-                multiply_steps<Operand::bf16>(c[i], a, a + 4, b);
+                multiply_steps<operand_of<Dequant>()>(c[i], a, a + 4, b);
                 constexpr uint32_t one = 0x3F803F80u;
                 constexpr uint32_t ones[4] = {one, one, one, one};
                 if constexpr (Dequant::has_offset)
@@ -191,11 +263,21 @@ struct EightTokens {
         }
     }
 
+    __device__ __forceinline__ auto unscaled(const Words& words) const {
+        return [&](int j, uint32_t* a) { Dequant::spread(words, values, j, a); };
+    }
+
     // The words of the next block are loaded while one block is multiplied.
     __device__ __forceinline__ void stage(uint32_t block, uint32_t n) {
         const uint32_t data = mainloop.pipeline.data();
         const auto add_block = [&](const Words& words, uint32_t i) {
-            add(words, Dequant::factors(words), data + i * 1024);
+            if constexpr (is_grid(Dequant::type)) {
+                mainloop.tile.keep_scales(level_scales, data, i, block + i);
+                add([&](int j, uint32_t* a) { Dequant::spread(words, values, level_scales, j, a); },
+                    level_scales.factors(), data + i * 1024);
+            } else {
+                add(unscaled(words), Dequant::factors(words), data + i * 1024);
+            }
         };
         const auto load = [&](uint32_t i) { return mainloop.tile.load(data, i, block + i); };
         Words words[2] = {load(0), {}};
@@ -217,12 +299,12 @@ struct EightTokens {
         const auto load = [&](uint32_t i) {
             return Dequant::load_codes(mainloop.tile.codes(data, i), lane);
         };
-        mainloop.tile.keep_scales(data, 0, 0);
+        mainloop.tile.keep_scales(mainloop.tile.kept, data, 0, 0);
         Words words = load(0);
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
             const Words ahead = load(min(i + 1, 3));
-            add(words, Dequant::factors(mainloop.tile.kept, i), data + i * 1024);
+            add(unscaled(words), Dequant::factors(mainloop.tile.kept, i), data + i * 1024);
             words = ahead;
         }
     }
@@ -285,7 +367,7 @@ struct SixteenTokens {
                 mainloop.tokens.load(rows + 1024 * i, j, b);
 #pragma unroll
                 for (int s = 0; s < 2; ++s)
-                    multiply_steps<Operand::bf16>(c[s][i], a[s], a[s] + 4, b);
+                    multiply_steps<operand_of<Dequant>()>(c[s][i], a[s], a[s] + 4, b);
             }
         }
 #pragma unroll

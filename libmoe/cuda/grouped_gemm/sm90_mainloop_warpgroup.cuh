@@ -39,7 +39,7 @@ struct WarpgroupMainloop {
         typename Dequant::Words words = tile.load(data, 0, block);
         for (uint32_t i = 0; i < n; ++i) {
             uint32_t a[16];
-            Dequant::dequantize(words, table, a);
+            tile.dequantize(words, table, data, i, block + i, a);
             wgmma_fence();
 #pragma unroll
             for (int j = 0; j < 4; ++j)

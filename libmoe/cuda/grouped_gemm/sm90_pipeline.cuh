@@ -73,7 +73,7 @@ struct StagedTile {
     uint32_t offset;
     const GridRecords& records;
     typename KeptScalesOf<Dequant>::Type kept;
-    int32_t kept_record = -1;  // of a grid: the offset of its record in the packed tile
+    uint32_t kept_until = 0;  // of a grid: the first block that kept scales do not serve
 
     __device__ explicit StagedTile(const LaneWork& work)
         : lane(work.lane),
@@ -94,33 +94,50 @@ struct StagedTile {
     }
 
     // Loads the scales of block `in_stage` of the stage at `data`, number `block` of the matrix,
-    // where those that are kept do not serve it.
-    __device__ __forceinline__ void keep_scales(uint32_t data, uint32_t in_stage, uint32_t block) {
+    // where those that are kept do not serve it. Blocks come in order.
+    template <class Kept>
+    __device__ __forceinline__ void keep_scales(Kept& to, uint32_t data, uint32_t in_stage,
+                                                uint32_t block) {
         if constexpr (is_grid(type)) {
+            if (block < kept_until) return;
+            kept_until = block + records.blocks;
             const auto column = static_cast<int32_t>(64 * block + 16 * (lane & 3));
-            const int32_t record = records.record(column);
-            if (!__any_sync(0xFFFFFFFFu, record != kept_record)) return;
-            kept_record = record;
             // Those of a stage are behind its codes, from the 16 bytes on that have the first one.
             const auto first = static_cast<int32_t>(64 * (block - in_stage));
-            const auto in_records = static_cast<uint32_t>(record - records.first_byte(first));
-            kept.load(records, codes(data, per_stage) + in_records, lane);
+            const auto in_records =
+                static_cast<uint32_t>(records.record(column) - records.first_byte(first));
+            to.load(records, codes(data, per_stage) + in_records, lane);
         } else if constexpr (has_superblock(type)) {
-            const uint32_t number = decltype(kept)::holds_address ? in_stage : block % 4;
-            if (number == 0) kept.load(scales(data, 0), lane);
+            const uint32_t number = Kept::holds_address ? in_stage : block % 4;
+            if (number == 0) to.load(scales(data, 0), lane);
         }
     }
 
     __device__ __forceinline__ typename Dequant::Words load(uint32_t data, uint32_t in_stage,
                                                             uint32_t block) {
         const uint32_t from = codes(data, in_stage);
-        keep_scales(data, in_stage, block);
-        if constexpr (is_grid(type))
-            return Dequant::load(from, kept, lane);
-        else if constexpr (has_superblock(type))
+        if constexpr (is_grid(type)) {
+            return Dequant::load(from, lane);
+        } else if constexpr (has_superblock(type)) {
+            keep_scales(kept, data, in_stage, block);
             return Dequant::load(from, kept, lane, block % 4);
-        else
+        } else {
             return Dequant::load(from, scales(data, in_stage), lane);
+        }
+    }
+
+    // The operands of the block whose words these are. Scales of a grid are loaded here, because
+    // those of the words that are loaded ahead would take a second set of registers.
+    __device__ __forceinline__ void dequantize(const typename Dequant::Words& words,
+                                               const typename Dequant::Table& table, uint32_t data,
+                                               uint32_t in_stage, uint32_t block,
+                                               uint32_t (&a)[16]) {
+        if constexpr (is_grid(type)) {
+            keep_scales(kept, data, in_stage, block);
+            Dequant::dequantize(words, kept, table, a);
+        } else {
+            Dequant::dequantize(words, table, a);
+        }
     }
 };
 

@@ -92,6 +92,21 @@ UseDevice::~UseDevice() {
     if (pushed_) driver().pop(&popped);
 }
 
+void* current_context() {
+    CUcontext current = nullptr;
+    check(driver().get_current(&current), "cuCtxGetCurrent");
+    return current;
+}
+
+UseContext::UseContext(void* context) {
+    check(driver().push(static_cast<CUcontext>(context)), "cuCtxPushCurrent");
+}
+
+UseContext::~UseContext() {
+    CUcontext popped = nullptr;
+    driver().pop(&popped);
+}
+
 bool is_forked() noexcept {
     return cuda::is_forked();
 }

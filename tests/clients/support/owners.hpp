@@ -20,5 +20,6 @@ using Plan = std::unique_ptr<moe_plan, Destroy<moe_plan_destroy>>;
 using Weights = std::unique_ptr<moe_weights, Destroy<moe_weights_destroy>>;
 using Workspace = std::unique_ptr<moe_workspace, Destroy<moe_workspace_destroy>>;
 using Checkpoint = std::unique_ptr<moe_checkpoint, Destroy<moe_checkpoint_destroy>>;
+using Loading = std::unique_ptr<moe_loading, Destroy<moe_loading_destroy>>;
 
 }  // namespace clients

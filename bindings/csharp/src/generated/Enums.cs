@@ -413,7 +413,8 @@ namespace Moe
         /// partial plan: moe_finish adds them</summary>
         Reduced = 0,
         /// <summary>[T, k, L]: F_id(v) of every slot, unweighted; skipped slots and those of absent and identity
-        /// experts are zero</summary>
+        /// experts are zero. With out_ids and out_weights it is what a combine of the caller's own needs: the sum
+        /// over j of weights[t, j] times row [t, j] is REDUCED (docs/concepts/layouts.md)</summary>
         PerSlot = 1,
         /// <summary>moe_experts: the same rows as in, [n_rows, L]; of token-major input sorted rows</summary>
         Rows = 2,

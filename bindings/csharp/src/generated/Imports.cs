@@ -60,6 +60,7 @@ namespace Moe
             "moe_forward_spmd",
             "moe_route",
             "moe_dispatch",
+            "moe_gather",
             "moe_experts",
             "moe_combine",
             "moe_finish",
@@ -72,6 +73,12 @@ namespace Moe
             "moe_checkpoint_formats",
             "moe_checkpoint_tensor",
             "moe_weights_load_checkpoint",
+            "moe_loading_start",
+            "moe_loading_start_checkpoint",
+            "moe_loading_poll",
+            "moe_loading_wait",
+            "moe_loading_cancel",
+            "moe_loading_destroy",
             "moe_quantize",
             "moe_dequantize",
             "moe_scale_layout_size",
@@ -245,6 +252,9 @@ namespace Moe
         public static partial Status moe_dispatch(PlanHandle plan, WorkspaceHandle workspace, moe_dispatch_args* args);
 
         [LibraryImport(Loader.Name)]
+        public static partial Status moe_gather(PlanHandle plan, WorkspaceHandle workspace, moe_gather_args* args);
+
+        [LibraryImport(Loader.Name)]
         public static partial Status moe_experts(PlanHandle plan, WeightsHandle weights, WorkspaceHandle workspace,
             moe_experts_args* args);
 
@@ -287,6 +297,26 @@ namespace Moe
         [LibraryImport(Loader.Name)]
         public static partial Status moe_weights_load_checkpoint(PlanHandle plan, CheckpointHandle checkpoint,
             int layer, moe_load_options* options, out WeightsHandle out_weights);
+
+        [LibraryImport(Loader.Name)]
+        public static partial Status moe_loading_start(PlanHandle plan, moe_weights_desc* desc,
+            out LoadingHandle out_loading);
+
+        [LibraryImport(Loader.Name)]
+        public static partial Status moe_loading_start_checkpoint(PlanHandle plan, CheckpointHandle checkpoint,
+            int layer, moe_load_options* options, out LoadingHandle out_loading);
+
+        [LibraryImport(Loader.Name)]
+        public static partial Status moe_loading_poll(LoadingHandle loading, moe_loading_progress* out_progress);
+
+        [LibraryImport(Loader.Name)]
+        public static partial Status moe_loading_wait(LoadingHandle loading, out WeightsHandle out_weights);
+
+        [LibraryImport(Loader.Name)]
+        public static partial Status moe_loading_cancel(LoadingHandle loading);
+
+        [LibraryImport(Loader.Name)]
+        public static partial void moe_loading_destroy(IntPtr loading);
 
         [LibraryImport(Loader.Name)]
         public static partial Status moe_quantize(moe_quantize_args* args);
@@ -468,6 +498,9 @@ namespace Moe
         public static extern Status moe_dispatch(PlanHandle plan, WorkspaceHandle workspace, moe_dispatch_args* args);
 
         [DllImport(Loader.Name, ExactSpelling = true, CallingConvention = CallingConvention.Cdecl)]
+        public static extern Status moe_gather(PlanHandle plan, WorkspaceHandle workspace, moe_gather_args* args);
+
+        [DllImport(Loader.Name, ExactSpelling = true, CallingConvention = CallingConvention.Cdecl)]
         public static extern Status moe_experts(PlanHandle plan, WeightsHandle weights, WorkspaceHandle workspace,
             moe_experts_args* args);
 
@@ -509,6 +542,26 @@ namespace Moe
         [DllImport(Loader.Name, ExactSpelling = true, CallingConvention = CallingConvention.Cdecl)]
         public static extern Status moe_weights_load_checkpoint(PlanHandle plan, CheckpointHandle checkpoint, int layer,
             moe_load_options* options, out WeightsHandle out_weights);
+
+        [DllImport(Loader.Name, ExactSpelling = true, CallingConvention = CallingConvention.Cdecl)]
+        public static extern Status moe_loading_start(PlanHandle plan, moe_weights_desc* desc,
+            out LoadingHandle out_loading);
+
+        [DllImport(Loader.Name, ExactSpelling = true, CallingConvention = CallingConvention.Cdecl)]
+        public static extern Status moe_loading_start_checkpoint(PlanHandle plan, CheckpointHandle checkpoint,
+            int layer, moe_load_options* options, out LoadingHandle out_loading);
+
+        [DllImport(Loader.Name, ExactSpelling = true, CallingConvention = CallingConvention.Cdecl)]
+        public static extern Status moe_loading_poll(LoadingHandle loading, moe_loading_progress* out_progress);
+
+        [DllImport(Loader.Name, ExactSpelling = true, CallingConvention = CallingConvention.Cdecl)]
+        public static extern Status moe_loading_wait(LoadingHandle loading, out WeightsHandle out_weights);
+
+        [DllImport(Loader.Name, ExactSpelling = true, CallingConvention = CallingConvention.Cdecl)]
+        public static extern Status moe_loading_cancel(LoadingHandle loading);
+
+        [DllImport(Loader.Name, ExactSpelling = true, CallingConvention = CallingConvention.Cdecl)]
+        public static extern void moe_loading_destroy(IntPtr loading);
 
         [DllImport(Loader.Name, ExactSpelling = true, CallingConvention = CallingConvention.Cdecl)]
         public static extern Status moe_quantize(moe_quantize_args* args);

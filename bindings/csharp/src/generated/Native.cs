@@ -286,6 +286,12 @@ namespace Moe
         }
 
         [MethodImpl(MethodImplOptions.NoInlining)]
+        public void moe_gather(PlanHandle plan, WorkspaceHandle workspace, moe_gather_args* args)
+        {
+            MoeException.Check("moe_gather", Imports.moe_gather(plan, workspace, args));
+        }
+
+        [MethodImpl(MethodImplOptions.NoInlining)]
         public void moe_experts(PlanHandle plan, WeightsHandle weights, WorkspaceHandle workspace,
             moe_experts_args* args)
         {
@@ -359,6 +365,38 @@ namespace Moe
         {
             MoeException.Check("moe_weights_load_checkpoint", Imports.moe_weights_load_checkpoint(plan, checkpoint,
                 layer, options, out out_weights));
+        }
+
+        [MethodImpl(MethodImplOptions.NoInlining)]
+        public void moe_loading_start(PlanHandle plan, moe_weights_desc* desc, out LoadingHandle out_loading)
+        {
+            MoeException.Check("moe_loading_start", Imports.moe_loading_start(plan, desc, out out_loading));
+        }
+
+        [MethodImpl(MethodImplOptions.NoInlining)]
+        public void moe_loading_start_checkpoint(PlanHandle plan, CheckpointHandle checkpoint, int layer,
+            moe_load_options* options, out LoadingHandle out_loading)
+        {
+            MoeException.Check("moe_loading_start_checkpoint", Imports.moe_loading_start_checkpoint(plan, checkpoint,
+                layer, options, out out_loading));
+        }
+
+        [MethodImpl(MethodImplOptions.NoInlining)]
+        public void moe_loading_poll(LoadingHandle loading, moe_loading_progress* out_progress)
+        {
+            MoeException.Check("moe_loading_poll", Imports.moe_loading_poll(loading, out_progress));
+        }
+
+        [MethodImpl(MethodImplOptions.NoInlining)]
+        public void moe_loading_wait(LoadingHandle loading, out WeightsHandle out_weights)
+        {
+            MoeException.Check("moe_loading_wait", Imports.moe_loading_wait(loading, out out_weights));
+        }
+
+        [MethodImpl(MethodImplOptions.NoInlining)]
+        public void moe_loading_cancel(LoadingHandle loading)
+        {
+            MoeException.Check("moe_loading_cancel", Imports.moe_loading_cancel(loading));
         }
 
         [MethodImpl(MethodImplOptions.NoInlining)]

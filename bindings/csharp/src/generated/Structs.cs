@@ -416,6 +416,29 @@ namespace Moe
     }
 
     [StructLayout(LayoutKind.Sequential)]
+    internal unsafe struct moe_gather_args
+    {
+        public uint struct_size;
+        public int x_is_latent;
+        public long n_tokens;
+        public IntPtr x;
+        public long x_row_stride;
+        public IntPtr offsets;
+        public IntPtr counts;
+        public IntPtr row_ids;
+        public long n_rows;
+        public IntPtr @out;
+        public long out_row_stride;
+        public IntPtr weights;
+        public long weights_row_stride;
+        public IntPtr out_row_tokens;
+        public IntPtr out_row_weights;
+        public IntPtr stream;
+        public int n_threads;
+        public uint reserved;
+    }
+
+    [StructLayout(LayoutKind.Sequential)]
     internal unsafe struct moe_experts_args
     {
         public uint struct_size;
@@ -510,6 +533,7 @@ namespace Moe
         public Orientation orientation;
         public GateUpOrder gate_up_order;
         public uint reserved;
+        public IntPtr overrides;
     }
 
     [StructLayout(LayoutKind.Sequential)]
@@ -535,6 +559,17 @@ namespace Moe
         public IntPtr stream;
         public IntPtr progress;
         public IntPtr progress_user_data;
+    }
+
+    [StructLayout(LayoutKind.Sequential)]
+    internal unsafe struct moe_loading_progress
+    {
+        public uint struct_size;
+        public int is_done;
+        public Status status;
+        public uint reserved;
+        public ulong bytes_done;
+        public ulong bytes_total;
     }
 
     [StructLayout(LayoutKind.Sequential)]

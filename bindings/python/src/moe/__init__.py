@@ -13,14 +13,14 @@ from .errors import *
 from .tensors import ALL_EXPERTS, Format, FormatInfo, FormatSize, Quantized, Tensor
 from .tensors import convert_scales, dequantize, families, formats, quantize, scale_layout_size
 from .device import DeviceArray, Stream
-from .calls import Dispatched, Routed, combine, dispatch, experts, finish, forward, route
+from .calls import Dispatched, Gathered, Routed, combine, dispatch, experts, finish, forward, gather, route
 from .layer import Layer
 from .layer_desc import LayerDesc, Slice
 from .loading import Library, library, load
 from .plan import Candidate, Plan, PlanDevice, PlanOptions, WorkspaceNeed
 from .runtime import Allocator, DeviceInfo, Runtime, abi_version, build_info, device_count, device_info
 from .runtime import role_name, type_name, version, version_string
-from .weights import MemoryReport, Weights
+from .weights import Loading, LoadingProgress, MemoryReport, Weights
 from .workspace import Faults, Workspace
 
 __version__ = "0.1.0"
@@ -40,9 +40,12 @@ __all__ += [
     "Format",
     "FormatInfo",
     "FormatSize",
+    "Gathered",
     "Layer",
     "LayerDesc",
     "Library",
+    "Loading",
+    "LoadingProgress",
     "MemoryReport",
     "Plan",
     "PlanDevice",
@@ -72,6 +75,7 @@ __all__ += [
     "finish",
     "formats",
     "forward",
+    "gather",
     "library",
     "load",
     "quantize",

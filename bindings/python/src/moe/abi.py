@@ -470,6 +470,27 @@ class DispatchArgs(Struct):
 
 
 @sized
+class GatherArgs(Struct):
+    x_is_latent: i32
+    n_tokens: i64
+    x: ptr
+    x_row_stride: i64
+    offsets: ptr
+    counts: ptr
+    row_ids: ptr
+    n_rows: i64
+    out: ptr
+    out_row_stride: i64
+    weights: ptr
+    weights_row_stride: i64
+    out_row_tokens: ptr
+    out_row_weights: ptr
+    stream: ptr
+    n_threads: i32
+    reserved: u32
+
+
+@sized
 class ExpertsArgs(Struct):
     in_layout: i32
     out_layout: i32
@@ -556,6 +577,7 @@ class CheckpointOptions(Struct):
     orientation: i32
     gate_up_order: i32
     reserved: u32
+    overrides: text
 
 
 @sized
@@ -577,6 +599,15 @@ class LoadOptions(Struct):
     stream: ptr
     progress: progress_fn
     progress_user_data: ptr
+
+
+@sized
+class LoadingProgress(Struct):
+    is_done: i32
+    status: i32
+    reserved: u32
+    bytes_done: u64
+    bytes_total: u64
 
 
 @sized

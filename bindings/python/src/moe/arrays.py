@@ -30,10 +30,11 @@ BY_NAME = {
     "float8_e4m3fn": Type.F8_E4M3,
     "float8_e5m2": Type.F8_E5M2,
     "float8_e8m0fnu": Type.F8_E8M0,
+    "float4_e2m1fn_x2": Type.E2M1,  # two codes in a byte
 }
 NAMES = {kind: name for name, kind in BY_NAME.items() if name != "uint16"}
 ELEMENT_BYTES = {Type.F32: 4, Type.F16: 2, Type.BF16: 2, Type.F64: 8, Type.I8: 1, Type.U8: 1}
-ELEMENT_BYTES |= {Type.I32: 4, Type.I64: 8, Type.F8_E4M3: 1, Type.F8_E5M2: 1, Type.F8_E8M0: 1}
+ELEMENT_BYTES |= {Type.I32: 4, Type.I64: 8, Type.F8_E4M3: 1, Type.F8_E5M2: 1, Type.F8_E8M0: 1, Type.E2M1: 1}
 
 
 def type_of(value: Any) -> Type:
@@ -78,6 +79,9 @@ class DeviceArrayLike:
     def like(self, shape: tuple[int, ...], kind: Type) -> DeviceArrayLike:
         raise NotImplementedError
 
+    def written_on(self, stream: Any) -> None:
+        raise NotImplementedError
+
 
 @dataclass
 class View:
@@ -92,6 +96,7 @@ class View:
     device_index: int
     writable: bool
     owner: Any
+    is_copied: bool = False  # by the producer, for us
 
     @property
     def size(self) -> int:
@@ -148,7 +153,7 @@ def _dlpack_view(name: str, given: Any, stream: int | None) -> View:
         raise ValueError(f"{name}: is on DLPack device {found.device_type}, not the CPU or CUDA")
     device, writable = devices[found.device_type], not found.is_read_only
     where = (found.address, found.shape, found.strides, found.type)
-    return View(name, *where, device, found.device_index, writable, (given, found.owner))
+    return View(name, *where, device, found.device_index, writable, (given, found.owner), found.is_copied)
 
 
 def _device_view(name: str, given: DeviceArrayLike) -> View:
@@ -201,6 +206,8 @@ def check_dense(found: View) -> None:
 def check_writable(found: View) -> None:
     if not found.writable:
         raise ValueError(f"{found.name}: is read-only")
+    if found.is_copied:
+        raise ValueError(f"{found.name}: its __dlpack__ made a copy, which nobody would see written")
 
 
 def empty(shape: tuple[int, ...], kind: Type, like: View) -> Array:
@@ -217,6 +224,8 @@ def empty(shape: tuple[int, ...], kind: Type, like: View) -> Array:
 
 def numpy_type(kind: Type, like: Any = None) -> numpy.dtype:
     """bfloat16 is the type of ml_dtypes where an argument or the program has it, else uint16 with its bits."""
+    if kind == Type.E2M1:
+        return numpy.dtype("uint8")
     if kind != Type.BF16:
         return numpy.dtype(NAMES[kind])
     if isinstance(like, numpy.ndarray) and BY_NAME[like.dtype.name] == kind:

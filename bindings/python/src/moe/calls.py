@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from . import abi
 from .arrays import (
     Array,
+    DeviceArrayLike,
     View,
     check_dense,
     check_shape,
@@ -45,11 +46,18 @@ class Dispatched(NamedTuple):
     row_ids: Array  # [capacity] int32: slot of each row; what lies beyond offsets[-1] is undefined
 
 
+class Gathered(NamedTuple):
+    rows: Array  # [rows, hidden]: the row of x that each row stands for; rows without a token are undefined
+    tokens: Array  # [rows] int32: the token of each row, -1 where there is none
+    weights: Array | None  # [rows] float32: its routing weight, 0 where there is none; None without expert_weights
+
+
 class _Call:
     """Checks arrays against the plan and writes them into the arguments of one call."""
 
     def __init__(self, plan: Plan, args: abi.Struct, first: Array, stream: Any) -> None:
         self.plan, self.args = plan, args
+        self.stream = stream
         self.args.stream = current_stream(stream, first)
         self.shape, self.device = plan.shape, plan.device
         self.views: list[View] = []
@@ -101,9 +109,7 @@ class _Call:
             self.args.n_expert_map = self.shape.n_experts
 
     def writable(self, field: str, given: Array | None, shape: Sequence[int], kind: Type) -> None:
-        found = self.rows(field, given, shape, [kind])
-        if found is not None:
-            check_writable(found)
+        self._written(self.rows(field, given, shape, [kind]))
 
     def new(self, field: str, given: Array | None, shape: tuple[int, ...], kind: Type) -> Array:
         """An output: the one given, or a new one."""
@@ -115,9 +121,13 @@ class _Call:
         return made
 
     def dense_output(self, field: str, given: Array | None, shape: Sequence[int], kind: Type) -> None:
-        found = self.dense(field, given, shape, [kind])
+        self._written(self.dense(field, given, shape, [kind]))
+
+    def _written(self, found: View | None) -> None:
         if found is not None:
             check_writable(found)
+            if isinstance(found.owner, DeviceArrayLike):
+                found.owner.written_on(self.stream)
 
     def run(self, function: str, handles: Sequence[Any], *more: int) -> None:
         with using(*handles) as addresses:
@@ -286,6 +296,34 @@ def dispatch(
     row_ids = call.new("out_row_ids", None, (capacity,), Type.I32)
     call.run("moe_dispatch", (plan, workspace))
     return Dispatched(offsets, counts, row_ids)
+
+
+def gather(
+    plan: Plan,
+    workspace: Workspace,
+    x: Array,
+    placed: Dispatched,
+    out: Array | None = None,
+    *,
+    expert_weights: Array | None = None,
+    x_is_latent: bool = False,
+    stream: Any = None,
+    n_threads: int = 0,
+) -> Gathered:
+    """Rows of x in the order of a dispatch: row r is x[row_ids[r] // top_k], rows of an expert lie from offsets[e] on."""
+    n_tokens, n_rows, shape = _count(x), _count(placed.row_ids), plan.shape
+    args = abi.GatherArgs(n_tokens=n_tokens, n_rows=n_rows, x_is_latent=x_is_latent, n_threads=n_threads)
+    call, width = _Call(plan, args, x, stream), shape.latent if x_is_latent else shape.hidden
+    call.rows("x", x, (n_tokens, width), [plan.type("x")])
+    call.dense("offsets", placed.offsets, (shape.n_local_experts + 1,), [Type.I64])
+    call.dense("counts", placed.counts, (shape.n_local_experts,), [Type.I64])
+    call.dense("row_ids", placed.row_ids, (n_rows,), [Type.I32])
+    call.rows("weights", expert_weights, (n_tokens, shape.top_k), [Type.F32])
+    out = call.new("out", out, (n_rows, width), plan.type("x"))
+    tokens = call.new("out_row_tokens", None, (n_rows,), Type.I32)
+    weights = call.new("out_row_weights", None, (n_rows,), Type.F32) if expert_weights is not None else None
+    call.run("moe_gather", (plan, workspace))
+    return Gathered(out, tokens, weights)
 
 
 def experts(

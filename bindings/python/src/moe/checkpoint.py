@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import ctypes as c
 import os
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy
@@ -16,6 +17,14 @@ from .handle import Handle, using
 from .layer_desc import LayerDesc
 from .loading import library
 from .runtime import Runtime, kept_by
+
+
+def _override_text(given: str | Mapping[str, Any] | None) -> bytes | None:
+    if given is None or isinstance(given, str):
+        return None if given is None else given.encode()
+    words = {name: "none" if value is None else value for name, value in given.items()}
+    numbers = {name: int(value) if isinstance(value, bool) else value for name, value in words.items()}
+    return ", ".join(f"{name}={value}" for name, value in numbers.items()).encode()
 
 
 class CheckpointInfo(NamedTuple):
@@ -66,17 +75,21 @@ class CheckpointTensor:
     def __dlpack_device__(self) -> tuple[int, int]:
         return dlpack.CPU, 0
 
-    def __dlpack__(self, *, max_version: tuple[int, int] | None = None, **_rest: Any) -> Any:
-        versioned = max_version is not None and max_version[0] >= 1
+    def __dlpack__(self, *, stream: int | None = None, **request: Any) -> Any:
+        dlpack.check_stream(self.__dlpack_device__(), stream)
         where = (self._address(), self._shape(), self._type())
-        return dlpack.export(*where, self, read_only=True, versioned=versioned)
+        return dlpack.export(*where, self, dlpack.Request(**request), read_only=True)
 
     def __repr__(self) -> str:
         return f"CheckpointTensor({self.role.name.lower()}, expert {self.expert}, {self.rows} x {self.columns})"
 
 
 class Checkpoint(Handle):
-    """Opened headers of a model. io "mmap" maps the files, "read" reads tensors on request."""
+    """Opened headers of a model. io "mmap" maps the files, "read" reads tensors on request.
+
+    family and overrides say what the files say wrongly or leave out: overrides={"top_k": 4, "gate_limit": None}, or
+    "top_k=4, gate_limit=none" as moe_checkpoint_options has it.
+    """
 
     destroy = "moe_checkpoint_destroy"
 
@@ -88,10 +101,12 @@ class Checkpoint(Handle):
         family: str | None = None,
         orientation: Orientation | str | int | None = None,
         gate_up_order: GateUpOrder | str | int = GateUpOrder.NONE,
+        overrides: str | Mapping[str, Any] | None = None,
         runtime: Runtime | None = None,
     ) -> None:
         options = abi.CheckpointOptions(io=Io.of(io), gate_up_order=GateUpOrder.of(gate_up_order))
         options.family = family.encode() if family is not None else None
+        options.overrides = _override_text(overrides)
         if orientation is not None:
             options.has_orientation, options.orientation = 1, Orientation.of(orientation)
         self.path = os.fspath(path)

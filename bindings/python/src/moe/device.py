@@ -1,6 +1,7 @@
 """Memory and streams of a device, for programs that have neither torch nor CuPy. On the CPU they are host memory and no stream.
 
-A DeviceArray goes wherever an array of the plan's device does; numpy arrays are copied in and out of it.
+A DeviceArray goes wherever an array of the plan's device does; numpy arrays are copied in and out of it, and users of DLPack
+read and write it where it lies.
 """
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy
 
+from . import dlpack
 from .arrays import ELEMENT_BYTES, DeviceArrayLike, numpy_type, stream_address, type_of
 from .enums import DeviceKind, Space, Type
 from .errors import ClosedError
@@ -39,7 +41,9 @@ class Stream:
         library().call("moe_stream_synchronize", self.device, self.index, self.address)
 
     def close(self) -> None:
-        """A second time does nothing. Work on it runs to its end."""
+        """Waits for all work on it. A second time does nothing."""
+        if self._close.alive:
+            self.synchronize()
         self._close()
         self.address = None
 
@@ -68,6 +72,8 @@ class DeviceArray(DeviceArrayLike):
         with using(runtime) as [means]:
             library().call("moe_memory_allocate", means, *where, c.addressof(out))
         self._address = out.value or 0
+        self._where = where[2]
+        self._stream: Any = None  # of the last call that wrote here
         hold = runtime.hold() if runtime is not None else None  # the memory goes back to the same allocator
         self._close = weakref.finalize(self, _free, library(), means, hold, where, self._address)
 
@@ -107,6 +113,28 @@ class DeviceArray(DeviceArrayLike):
         at = stream_address(stream) or None
         library().call("moe_memory_copy", self.device, self.index, to, source, n_bytes, at)
         library().call("moe_stream_synchronize", self.device, self.index, at)
+
+    def written_on(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        if self.device == DeviceKind.CUDA and self._where == Space.DEVICE:
+            return dlpack.CUDA, self.index
+        is_pinned = self.device == DeviceKind.CUDA and self._where == Space.PINNED
+        return (dlpack.CUDA_HOST if is_pinned else dlpack.CPU), 0
+
+    def __dlpack__(self, *, stream: int | None = None, **request: Any) -> Any:
+        """Where a call wrote here on another stream than the consumer's, it is waited for."""
+        device = self.__dlpack_device__()
+        dlpack.check_stream(device, stream)
+        self._close.atexit = False  # a consumer may have it until Python has ended
+        made = dlpack.export(self.address, self.shape, self.type, self, dlpack.Request(**request), device=device)
+        if self.device == DeviceKind.CUDA and stream != dlpack.NO_ORDER:
+            last, wanted = stream_address(self._stream) or dlpack.DEFAULT_STREAM, stream or dlpack.DEFAULT_STREAM
+            if last != wanted or device[0] != dlpack.CUDA:
+                last_address = None if last == dlpack.DEFAULT_STREAM else last
+                library().call("moe_stream_synchronize", self.device, self.index, last_address)
+        return made
 
     def like(self, shape: tuple[int, ...], kind: Type) -> DeviceArray:
         return DeviceArray(shape, kind, device=self.device, index=self.index)

@@ -1,7 +1,7 @@
 """One exception for each status of moe.h, all of them MoeError; and what the binding itself raises."""
 from __future__ import annotations
 
-from .enums import Status
+from .enums import Fault, Status
 
 __all__ = [
     "AbiError",
@@ -12,6 +12,7 @@ __all__ = [
     "ClosedError",
     "CorruptFileError",
     "DeviceError",
+    "FaultError",
     "ForkedError",
     "InternalError",
     "InvalidArgumentError",
@@ -155,6 +156,17 @@ class AbiVersionError(LibraryError):
         super().__init__(f"{path}: found ABI version {found}, wanted {wanted}", path=path)
         self.found = found
         self.wanted = wanted
+
+
+class FaultError(IndexError):
+    """A call of a Layer left out slots or rows, such as those of ids that the layer does not have; everything else was computed
+    and is in the output. faults has the bits of Fault, n_skipped counts slots or rows."""
+
+    def __init__(self, faults: int, n_skipped: int) -> None:
+        names = [one.name.lower() for one in Fault if faults & one]
+        super().__init__(f"{n_skipped} slots or rows were skipped: {', '.join(names) or faults}")
+        self.faults = faults
+        self.n_skipped = n_skipped
 
 
 class ClosedError(ValueError):

@@ -1,19 +1,22 @@
 """A layer of a checkpoint, ready to be called: plan, weights and workspaces in one object."""
 from __future__ import annotations
 
+import functools
+import operator
 import os
 import threading
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 from .arrays import Array, current_stream, torch_module
 from .checkpoint import Checkpoint
 from .enums import DeviceKind, Ownership
+from .errors import FaultError
 from .calls import forward
 from .plan import Plan
 from .runtime import Runtime
 from .weights import Progress, Weights
-from .workspace import Workspace
+from .workspace import Faults, Workspace
 
 
 class Layer:
@@ -22,6 +25,10 @@ class Layer:
     layer(x) gives out; x is [..., hidden] in memory of the layer's device. Any number of threads and streams may call: each
     thread has a workspace per stream. CUDA graphs that are captured through one Layer share one more (graphs=False does
     without); to replay two of them at once, give each call a workspace of its own. More options are those of PlanOptions.
+
+    Ids that the layer does not have, and other faults of moe_workspace_status, are a FaultError behind the call, whose output
+    is written. On a GPU it is raised by the first call, or faults(), after the work has ended; calls that are captured look at
+    nothing. With on_fault="keep" they are counted until faults() is asked.
     """
 
     def __init__(
@@ -35,9 +42,12 @@ class Layer:
         progress: Progress | None = None,
         stream: Any = None,
         graphs: bool = True,
+        on_fault: Literal["raise", "keep"] = "raise",
         runtime: Runtime | None = None,
         **options: Any,
     ) -> None:
+        if on_fault not in ("raise", "keep"):
+            raise ValueError(f"on_fault: is {on_fault!r}, must be 'raise' or 'keep'")
         is_ours = not isinstance(checkpoint, Checkpoint)
         opened = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint, runtime=runtime)
         try:
@@ -50,7 +60,7 @@ class Layer:
             if is_ours:
                 opened.close()
         self.number, self.hidden, self._runtime = number, self.plan.shape.hidden, runtime
-        self._lock = threading.Lock()
+        self._lock, self._raises = threading.Lock(), on_fault == "raise"
         self._workspaces: dict[tuple[int, int | None], Workspace] = {}
         self._is_cuda = self.plan.device.kind == DeviceKind.CUDA
         self._for_graphs = Workspace(self.plan, runtime=runtime) if self._is_cuda and graphs else None
@@ -78,8 +88,24 @@ class Layer:
             leading, x = x.shape[:-1], x.reshape(-1, x.shape[-1])
             if out is not None:
                 raise ValueError(f"out: can only be given for x of two dimensions, x has leading shape {leading}")
-        found = forward(self.plan, self.weights, workspace or self._workspace(on), x, out, stream=on, **more)
+        used = self._workspace(on) if workspace is None else workspace
+        found = forward(self.plan, self.weights, used, x, out, stream=on, **more)
+        if workspace is None and self._raises and not (self._is_cuda and _is_capturing()):
+            self._raise_faults(used)
         return found if leading is None else found.reshape(*leading, *found.shape[1:])
+
+    def _raise_faults(self, used: Workspace) -> None:
+        with self._lock:
+            found = used.status()
+        if found.faults:
+            raise FaultError(*found)
+
+    def faults(self) -> Faults:
+        """What went wrong in calls that have finished, in all workspaces of the layer together, and forgets it. Does not wait."""
+        with self._lock:
+            ours = [*self._workspaces.values(), self._for_graphs]
+            each = [one.status() for one in ours if one is not None]
+        return Faults(functools.reduce(operator.or_, (one.faults for one in each), 0), sum(one.n_skipped for one in each))
 
     def close(self) -> None:
         with self._lock:

@@ -15,9 +15,9 @@ from .loading import library
 ALL_EXPERTS = abi.ALL_EXPERTS
 DENSE = {Type.F32: "f32", Type.F16: "f16", Type.BF16: "bf16"}
 BYTES = (Type.U8, Type.I8)
-IN_BYTES = (Type.E2M1, Type.INT, Type.CODEBOOK, Type.GGUF, Type.F8_E4M4)  # of which there are no arrays
+IN_BYTES = (Type.E2M1, Type.INT, Type.CODEBOOK, Type.GGUF, Type.F8_E4M4)  # no arrays but E2M1 in pairs
 IN_WORDS = (Packing.BIT_PLANES, Packing.BIT_STREAM, Packing.GPTQ, Packing.AWQ)  # of 32 bits
-ONE_BYTE = [kind for kind, n_bytes in ELEMENT_BYTES.items() if n_bytes == 1]
+ONE_BYTE = [kind for kind, n_bytes in ELEMENT_BYTES.items() if n_bytes == 1 and kind != Type.E2M1]
 NESTED_VALUES = 256
 
 
@@ -94,6 +94,8 @@ def _stored_as(kind: Type) -> Sequence[Type]:
 
 
 def _code_types(format: abi.Format) -> Sequence[Type]:
+    if format.type == Type.E2M1 and format.packing == Packing.NIBBLE_LOW_FIRST:
+        return (Type.E2M1, *BYTES)
     return _stored_as(Type.I32 if format.packing in IN_WORDS else Type(format.type))
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 from . import abi
 from .arrays import Array, check_dense, check_writable, stream_address, view
 from .checkpoint import Checkpoint, CheckpointTensor
-from .enums import DeviceKind, Ownership, Role, Space
+from .enums import DeviceKind, Ownership, Role, Space, Status
 from .tensors import Tensor
 from .handle import Handle, using
 from .loading import library
@@ -83,9 +83,7 @@ class Weights(Handle):
         out = c.c_void_p()
         with using(plan) as [address]:
             hook.call("moe_weights_load", address, c.addressof(desc), c.addressof(out))
-        borrows = desc.ownership == Ownership.BORROW
-        borrowed = tuple(tensors) if borrows else ()
-        return cls(out.value or 0, (*plan._keep, *borrowed, *kept), borrows)
+        return cls(out.value or 0, *_kept_by_load(plan, tensors, desc, kept))
 
     @classmethod
     def load_checkpoint(
@@ -100,17 +98,13 @@ class Weights(Handle):
         progress: Progress | None = None,
     ) -> Weights:
         """One layer of a checkpoint, only the bytes that the plan needs. The rest as in load()."""
-        options = abi.LoadOptions(ownership=Ownership.of(ownership), stream=stream_address(stream))
-        found = _memory(memory)
-        if found is not None:
-            options.memory, options.memory_bytes = found.address, found.n_bytes
+        options, kept = _load_options(ownership, memory, stream)
         hook = _ProgressHook(progress)
         options.progress = hook.callback
         out = c.c_void_p()
         with using(plan, checkpoint) as [plan_address, source]:
             arguments = (plan_address, source, layer, c.addressof(options), c.addressof(out))
             hook.call("moe_weights_load_checkpoint", *arguments)
-        kept = (found.owner,) if found is not None else ()
         borrows = options.ownership == Ownership.BORROW
         return cls(out.value or 0, (*plan._keep, *checkpoint._keep, *kept), borrows)
 
@@ -158,6 +152,104 @@ class Weights(Handle):
         by_role = {Role(role): n_bytes for role, n_bytes in enumerate(report.role_bytes) if n_bytes}
         spaces = (report.host_bytes, report.pinned_bytes, report.device_bytes, report.borrowed_bytes)
         return MemoryReport(report.n_local_experts, *spaces, report.bookkeeping_bytes, by_role)
+
+
+class LoadingProgress(NamedTuple):
+    is_done: bool
+    status: Status  # once it is done
+    bytes_done: int
+    bytes_total: int
+
+
+class Loading(Handle):
+    """Weights that are loaded in the background, by start() or start_checkpoint(); the arguments are those of Weights.load and
+    Weights.load_checkpoint. close() cancels and waits. Any number of threads may ask, wait and cancel."""
+
+    destroy = "moe_loading_destroy"
+
+    def __init__(self, pointer: int, keep: tuple[Any, ...], hook: _ProgressHook, source: tuple[Any, ...]) -> None:
+        super().__init__(pointer, (*keep, hook, source))
+        self._hook, self._weights_keep = hook, keep
+        self._borrows = False
+
+    @classmethod
+    def start(
+        cls,
+        plan: Plan,
+        tensors: Sequence[Tensor | CheckpointTensor],
+        *,
+        ownership: Ownership | str | int = Ownership.COPY,
+        memory: Array | None = None,
+        stream: Any = None,
+        progress: Progress | None = None,
+    ) -> Loading:
+        desc, kept = _desc(tensors, ownership, memory, stream)
+        hook = _ProgressHook(progress)
+        desc.progress = hook.callback
+        out = c.c_void_p()
+        with using(plan) as [address]:
+            library().call("moe_loading_start", address, c.addressof(desc), c.addressof(out))
+        keep, borrows = _kept_by_load(plan, tensors, desc, kept)
+        made = cls(out.value or 0, keep, hook, (*tensors, stream))
+        made._borrows = borrows
+        return made
+
+    @classmethod
+    def start_checkpoint(
+        cls,
+        plan: Plan,
+        checkpoint: Checkpoint,
+        layer: int,
+        *,
+        ownership: Ownership | str | int = Ownership.COPY,
+        memory: Array | None = None,
+        stream: Any = None,
+        progress: Progress | None = None,
+    ) -> Loading:
+        options, kept = _load_options(ownership, memory, stream)
+        hook = _ProgressHook(progress)
+        options.progress = hook.callback
+        out = c.c_void_p()
+        with using(plan, checkpoint) as [plan_address, source]:
+            arguments = (plan_address, source, layer, c.addressof(options), c.addressof(out))
+            library().call("moe_loading_start_checkpoint", *arguments)
+        made = cls(out.value or 0, (*plan._keep, *checkpoint._keep, *kept), hook, (stream,))
+        made._borrows = options.ownership == Ownership.BORROW
+        return made
+
+    def poll(self) -> LoadingProgress:
+        found = abi.LoadingProgress()
+        with self.use() as loading:
+            self._library.call("moe_loading_poll", loading, c.addressof(found))
+        return LoadingProgress(bool(found.is_done), Status(found.status), found.bytes_done, found.bytes_total)
+
+    def cancel(self) -> None:
+        """Asks the load to stop and returns at once."""
+        with self.use() as loading:
+            self._library.call("moe_loading_cancel", loading)
+
+    def wait(self) -> Weights:
+        """The weights, once they are there; a second time they are a NotFoundError. A load that failed raises its error."""
+        out = c.c_void_p()
+        with self.use() as loading:
+            self._hook.call("moe_loading_wait", loading, c.addressof(out))
+        return Weights(out.value or 0, self._weights_keep, self._borrows)
+
+
+def _kept_by_load(
+    plan: Plan, tensors: Sequence[Tensor | CheckpointTensor], desc: abi.WeightsDesc, kept: tuple[Any, ...]
+) -> tuple[tuple[Any, ...], bool]:
+    borrows = desc.ownership == Ownership.BORROW
+    borrowed = tuple(tensors) if borrows else ()
+    return (*plan._keep, *borrowed, *kept), borrows
+
+
+def _load_options(ownership: Any, memory: Array | None, stream: Any) -> tuple[abi.LoadOptions, tuple[Any, ...]]:
+    options = abi.LoadOptions(ownership=Ownership.of(ownership), stream=stream_address(stream))
+    found = _memory(memory)
+    if found is not None:
+        options.memory, options.memory_bytes = found.address, found.n_bytes
+    return options, (found.owner,) if found is not None else ()
 
 
 def _memory(memory: Array | None) -> Any:

@@ -181,6 +181,11 @@ functions! {
         workspace: *mut moe_workspace,
         args: *const moe_dispatch_args,
     ) -> moe_status;
+    pub fn moe_gather(
+        plan: *const moe_plan,
+        workspace: *mut moe_workspace,
+        args: *const moe_gather_args,
+    ) -> moe_status;
     pub fn moe_experts(
         plan: *const moe_plan,
         weights: *const moe_weights,
@@ -240,6 +245,25 @@ functions! {
         options: *const moe_load_options,
         out_weights: *mut *mut moe_weights,
     ) -> moe_status;
+    pub fn moe_loading_start(
+        plan: *const moe_plan,
+        desc: *const moe_weights_desc,
+        out_loading: *mut *mut moe_loading,
+    ) -> moe_status;
+    pub fn moe_loading_start_checkpoint(
+        plan: *const moe_plan,
+        checkpoint: *const moe_checkpoint,
+        layer: i32,
+        options: *const moe_load_options,
+        out_loading: *mut *mut moe_loading,
+    ) -> moe_status;
+    pub fn moe_loading_poll(
+        loading: *const moe_loading,
+        out_progress: *mut moe_loading_progress,
+    ) -> moe_status;
+    pub fn moe_loading_wait(loading: *mut moe_loading, out_weights: *mut *mut moe_weights) -> moe_status;
+    pub fn moe_loading_cancel(loading: *mut moe_loading) -> moe_status;
+    pub fn moe_loading_destroy(loading: *mut moe_loading);
     pub fn moe_quantize(args: *const moe_quantize_args) -> moe_status;
     pub fn moe_dequantize(
         tensor: *const moe_tensor,

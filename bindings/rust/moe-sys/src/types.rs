@@ -1017,6 +1017,28 @@ pub struct moe_dispatch_args {
     pub row_capacity: i64,
     pub stream: *mut ::std::os::raw::c_void,
 }
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct moe_gather_args {
+    pub struct_size: u32,
+    pub x_is_latent: i32,
+    pub n_tokens: i64,
+    pub x: *const ::std::os::raw::c_void,
+    pub x_row_stride: i64,
+    pub offsets: *const i64,
+    pub counts: *const i64,
+    pub row_ids: *const i32,
+    pub n_rows: i64,
+    pub out: *mut ::std::os::raw::c_void,
+    pub out_row_stride: i64,
+    pub weights: *const f32,
+    pub weights_row_stride: i64,
+    pub out_row_tokens: *mut i32,
+    pub out_row_weights: *mut f32,
+    pub stream: *mut ::std::os::raw::c_void,
+    pub n_threads: i32,
+    pub reserved: u32,
+}
 impl moe_in_layout {
     pub const MOE_IN_TOKENS: moe_in_layout = moe_in_layout(0);
 }
@@ -1143,6 +1165,7 @@ pub struct moe_checkpoint_options {
     pub orientation: moe_orientation,
     pub gate_up_order: moe_gate_up_order,
     pub reserved: u32,
+    pub overrides: *const ::std::os::raw::c_char,
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -1166,6 +1189,21 @@ pub struct moe_load_options {
     pub stream: *mut ::std::os::raw::c_void,
     pub progress: moe_progress_fn,
     pub progress_user_data: *mut ::std::os::raw::c_void,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct moe_loading {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct moe_loading_progress {
+    pub struct_size: u32,
+    pub is_done: i32,
+    pub status: moe_status,
+    pub reserved: u32,
+    pub bytes_done: u64,
+    pub bytes_total: u64,
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

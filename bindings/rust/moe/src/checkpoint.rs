@@ -42,6 +42,7 @@ pub struct CheckpointOptions<'a> {
     family: Option<&'a str>,
     orientation: Option<Orientation>,
     gate_up_order: GateUpOrder,
+    overrides: Option<&'a str>,
 }
 
 impl<'a> CheckpointOptions<'a> {
@@ -72,11 +73,19 @@ impl<'a> CheckpointOptions<'a> {
         self
     }
 
+    /// Fields of [`crate::LayerDesc`] in place of what the files say: `"top_k=4, gate_limit=none"`.
+    pub fn overrides(mut self, overrides: &'a str) -> Self {
+        self.overrides = Some(overrides);
+        self
+    }
+
     pub fn open(self, path: impl AsRef<Path>) -> Result<Checkpoint> {
+        let overrides = self.overrides.map(|text| c_string("overrides", text)).transpose()?;
         let family = self.family.map(|family| c_string("family", family)).transpose()?;
         let mut options = sized!(moe_checkpoint_options);
         options.io = self.io.into();
         options.family = family.as_ref().map_or(null(), |family| family.as_ptr());
+        options.overrides = overrides.as_ref().map_or(null(), |text| text.as_ptr());
         options.has_orientation = self.orientation.is_some() as i32;
         options.orientation = self.orientation.unwrap_or_default().into();
         options.gate_up_order = self.gate_up_order.into();

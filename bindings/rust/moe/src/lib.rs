@@ -44,7 +44,7 @@ pub use layer::{families, formats, Format, FormatInfo, FormatSize, LayerDesc, Sl
 pub use plan::{Candidate, Plan, PlanDevice, PlanOptions, Shape, WorkspaceNeed};
 pub use runtime::{device_count, device_info, DeviceInfo, Runtime, RuntimeBuilder};
 pub use simple::Layer;
-pub use stages::{Combine, Dispatch, Experts, Finish, Route};
+pub use stages::{Combine, Dispatch, Experts, Finish, Gather, Route};
 pub use tensor::{convert_scales, dequantize, quantize, scale_layout_size, Quantized, Tensor};
 pub use views::{Bf16, Element, In, Out, F16};
 pub use weights::{Load, MemoryReport, Weights};

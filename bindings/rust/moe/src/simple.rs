@@ -13,7 +13,8 @@ use crate::workspace::Workspace;
 const MAX_TOKENS: i64 = 512;
 
 /// One MoE layer of a checkpoint, f32 in and out of host memory, for any number of threads. For other types and devices
-/// there are [`Plan`], [`Weights`] and [`Forward`].
+/// there are [`Plan`], [`Weights`] and [`Forward`]. It routes by itself and takes no ids, so no call leaves out slots of ids that the
+/// layer does not have.
 #[derive(Debug)]
 pub struct Layer {
     plan: Plan,

@@ -103,6 +103,54 @@ impl Dispatch<'_> {
 }
 
 arguments! {
+    /// Rows of x in the order of a [`Dispatch`], whose offsets, counts and row ids are given.
+    Gather {
+        in /// `[T, hidden]`, or `[T, latent]` with `x_is_latent`, of the plan's type of x.
+        x,
+        in offsets,
+        in counts,
+        in row_ids,
+        in /// `[T, top_k]` f32, with `out_row_weights`.
+        weights,
+        out /// `[n_rows, hidden or latent]`; rows without a token are not written.
+        out,
+        out /// i32: the token of each row, -1 where there is none; may be left out.
+        out_row_tokens,
+        out /// f32, likewise.
+        out_row_weights,
+        set n_rows: usize,
+        set x_is_latent: bool,
+        set /// CPU threads of the call at most; 0: those of the runtime.
+        n_threads: i32,
+    }
+}
+
+impl Gather<'_> {
+    pub fn run(self, plan: &Plan, workspace: &mut Workspace<'_>) -> Result<()> {
+        let (frame, t, rows) = (Frame::new(plan), self.n_tokens, self.n_rows);
+        let shape = frame.shape;
+        let width = if self.x_is_latent { shape.latent } else { shape.hidden };
+        let mut args = sized!(moe_gather_args);
+        args.x_is_latent = self.x_is_latent as i32;
+        (args.n_tokens, args.n_rows) = (t as i64, rows as i64);
+        let x = frame.x(input(&self.x), (t, width))?;
+        (args.x, args.x_row_stride) = (x.0, x.1);
+        args.offsets = frame.i64s("offsets", input(&self.offsets), shape.n_local_experts + 1)?;
+        args.counts = frame.i64s("counts", input(&self.counts), shape.n_local_experts)?;
+        args.row_ids = frame.i32s("row_ids", input(&self.row_ids), rows)?;
+        let out = frame.rows("out", output(&self.out), (rows, width), &[plan.x_type()])?;
+        (args.out, args.out_row_stride) = (out.0, out.1);
+        let weights = frame.floats("weights", input(&self.weights), (t, shape.top_k))?;
+        (args.weights, args.weights_row_stride) = (weights.0 as *const f32, weights.1);
+        args.out_row_tokens = frame.i32s("out_row_tokens", output(&self.out_row_tokens), rows)?;
+        args.out_row_weights = frame.f32s("out_row_weights", output(&self.out_row_weights), rows)?;
+        args.stream = self.stream;
+        args.n_threads = self.n_threads;
+        call!(moe_gather(plan.as_raw(), workspace.as_raw(), &args))
+    }
+}
+
+arguments! {
     /// Rows -> rows through the experts; the layouts are those of the table above `moe_experts` in `moe.h`.
     ///
     /// x is `[T, .]` of tokens, `[n_rows, .]` sorted or `[local experts, capacity, .]` batched; out by rows is as long.

@@ -349,6 +349,26 @@ layout! {
         row_capacity,
         stream
     }
+    moe_gather_args {
+        struct_size,
+        x_is_latent,
+        n_tokens,
+        x,
+        x_row_stride,
+        offsets,
+        counts,
+        row_ids,
+        n_rows,
+        out,
+        out_row_stride,
+        weights,
+        weights_row_stride,
+        out_row_tokens,
+        out_row_weights,
+        stream,
+        n_threads,
+        reserved
+    }
     moe_experts_args {
         struct_size,
         in_layout,
@@ -432,7 +452,8 @@ layout! {
         has_orientation,
         orientation,
         gate_up_order,
-        reserved
+        reserved,
+        overrides
     }
     moe_checkpoint_info {
         struct_size,
@@ -452,6 +473,14 @@ layout! {
         stream,
         progress,
         progress_user_data
+    }
+    moe_loading_progress {
+        struct_size,
+        is_done,
+        status,
+        reserved,
+        bytes_done,
+        bytes_total
     }
     moe_quantize_args {
         struct_size,

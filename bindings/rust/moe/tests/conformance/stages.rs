@@ -1,6 +1,6 @@
 //! The stages one by one, and the layouts of experts.
 use crate::support::{assert_near, case, Golden, Handles};
-use moe::{Combine, Dispatch, Experts, Finish, InLayout, OutLayout, Route};
+use moe::{Combine, Dispatch, Experts, Finish, Gather, InLayout, OutLayout, Route};
 
 struct Placed {
     offsets: Vec<i64>,
@@ -76,6 +76,16 @@ fn fwd_03_layouts_of_experts() {
     let (shape, n_rows) = (handles.plan.shape(), ids.len());
     let width = shape.hidden;
     let Placed { offsets, counts, row_ids } = dispatch(&mut handles, ids, t);
+    let (mut gathered, mut row_weights) = (vec![f32::NAN; n_rows * width], vec![f32::NAN; n_rows]);
+    let mut row_tokens = vec![-7; n_rows];
+    let call = Gather::new(t).x(&golden.x).offsets(&offsets).counts(&counts).row_ids(&row_ids).n_rows(n_rows);
+    let call = call.out(&mut gathered).weights(&golden.weights).out_row_weights(&mut row_weights);
+    call.out_row_tokens(&mut row_tokens).run(&handles.plan, &mut handles.workspace).unwrap();
+    for (row, &slot) in row_ids.iter().enumerate() {
+        let token = slot as usize / shape.top_k;
+        assert_eq!(gathered[row * width..][..width], golden.x[token * width..][..width]);
+        assert_eq!((row_tokens[row], row_weights[row]), (token as i32, golden.weights[slot as usize]));
+    }
     let mut rows = vec![f32::NAN; n_rows * width];
     let by_row = || Experts::new(t).n_rows(n_rows).out_layout(OutLayout::ROWS);
     experts(&mut handles, by_row().x(&golden.x).offsets(&offsets).row_ids(&row_ids).out(&mut rows));

@@ -1,0 +1,139 @@
+// Reading the rules in the order that their tools give them, and the choice of one.
+#include "libmoe/checkpoint/module_rules.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "libmoe/base/error.hpp"
+#include "libmoe/checkpoint/json.hpp"
+#include "libmoe/checkpoint/printable.hpp"
+
+namespace moe {
+namespace {
+
+constexpr size_t most_rules = size_t{1} << 18;
+constexpr int deepest_config = 32;
+
+using Match = ModuleRule::Match;
+
+bool is_plain_name(std::string_view text) {
+    return text.find_first_of("*+?()[]{}|^$\\") == text.npos;
+}
+
+}  // namespace
+
+// Members of quantization_config.dynamic and extra_config, targets of config_groups; at the top, or
+// in text_config.
+class ModuleRuleEvents final : public JsonEvents {
+  public:
+    ModuleRuleEvents(ModuleRules& rules, std::string_view file) : rules_(rules), file_(file) {}
+
+    void begin(bool) override { path_.push_back(std::exchange(name_, {})); }
+    void end() override {
+        name_ = path_.back();
+        path_.pop_back();
+    }
+    void key(std::string_view name) override {
+        name_ = name;
+        if (is_in({"dynamic"})) add_dynamic(name);
+        if (is_in({"extra_config"})) add_extra(name);
+    }
+    void value(const JsonValue& value) override {
+        const size_t depth = path_.size();
+        if (value.kind != JsonValue::Kind::Text || depth < 3) return;
+        if (path_.back() == "targets" && is_in({"config_groups", path_[depth - 2], "targets"}))
+            add_target(path_[depth - 2], value.text);
+    }
+
+  private:
+    // Are the open members these, in quantization_config?
+    bool is_in(std::initializer_list<std::string_view> wanted) const {
+        const size_t depth = path_.size(), above = depth - std::min(depth, wanted.size());
+        if (!std::equal(wanted.begin(), wanted.end(), path_.begin() + static_cast<ptrdiff_t>(above),
+                        path_.end()))
+            return false;
+        const bool is_nested = above == 3 && path_[1] == "text_config";
+        return (above == 2 || is_nested) && path_[above - 1] == "quantization_config";
+    }
+    void add(const char* list, std::string_view written, std::string_view text,
+             std::string_view stem, Match match, bool is_exception) {
+        if (rules_.rules_.size() == most_rules)
+            fail(MOE_ERROR_CORRUPT_FILE, "{}: '{}' has more than {} entries", file_, list,
+                 most_rules);
+        ModuleRule& rule = rules_.rules_.emplace_back(rules_.memory_);
+        rule.list = list;
+        rule.written = written;
+        rule.text = text;
+        rule.stem = stem;
+        rule.match = match;
+        rule.is_exception = is_exception;
+        if (match == Match::AtStart || match == Match::Anywhere)
+            rule.pattern = NamePattern::parse(rules_.memory_, text);
+    }
+    void add_dynamic(std::string_view name) {
+        const bool is_exception = name.starts_with("-:");
+        const bool has_sign = is_exception || name.starts_with("+:");
+        add("dynamic", name, name.substr(has_sign ? 2 : 0), fmt::format("dynamic.{}.", name),
+            Match::AtStart, is_exception);
+    }
+    void add_extra(std::string_view name) {
+        const Match match = is_plain_name(name) ? Match::Part : Match::Anywhere;
+        add("extra_config", name, name, fmt::format("extra_config.{}.", name), match, false);
+    }
+    void add_target(std::string_view group, std::string_view target) {
+        const std::string stem = fmt::format("config_groups.{}.weights.", group);
+        const bool is_pattern = target.starts_with("re:");
+        const Match match = is_pattern           ? Match::AtStart
+                            : target == "Linear" ? Match::Every
+                                                 : Match::Exact;
+        add("config_groups", target, target.substr(is_pattern ? 3 : 0), stem, match, false);
+    }
+
+    ModuleRules& rules_;
+    std::string_view file_;
+    std::vector<std::string> path_;  // of the containers that are open
+    std::string name_;               // of the last member
+};
+
+void ModuleRules::read(std::string_view text, std::string_view file) {
+    file_ = file;
+    ModuleRuleEvents events(*this, file);
+    parse_config_json(text, file, deepest_config, events);
+    // compressed-tensors goes by names, then patterns in the order of their texts, then classes.
+    const auto targets_in_order = [](const ModuleRule& a, const ModuleRule& b) {
+        if (a.list != "config_groups" || b.list != "config_groups") return false;
+        return a.match != b.match ? a.match < b.match : a.text < b.text;
+    };
+    std::stable_sort(rules_.begin(), rules_.end(), targets_in_order);
+}
+
+bool ModuleRules::matches(const ModuleRule& rule, std::string_view module) const {
+    switch (rule.match) {
+        case Match::Exact:
+            return module == rule.text;
+        case Match::Part:
+            return module.find(rule.text) != module.npos;
+        case Match::Every:
+            return true;
+        case Match::AtStart:
+        case Match::Anywhere:
+            break;
+    }
+    const auto where =
+        rule.match == Match::AtStart ? NamePattern::Where::AtStart : NamePattern::Where::Anywhere;
+    const auto found = rule.pattern ? rule.pattern->matches(module, where) : std::nullopt;
+    if (found) return *found;
+    fail(MOE_ERROR_UNSUPPORTED, "{}: the pattern '{}' of '{}' is not understood", file_,
+         printable(rule.written).text, rule.list);
+}
+
+// AutoRound's entry of the very name counts before its patterns.
+const ModuleRule* ModuleRules::find(std::string_view module) const {
+    for (const ModuleRule& rule : rules_)
+        if (rule.list == "extra_config" && rule.text == module) return &rule;
+    for (const ModuleRule& rule : rules_)
+        if (matches(rule, module)) return &rule;
+    return nullptr;
+}
+
+}  // namespace moe

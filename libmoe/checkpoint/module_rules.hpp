@@ -1,0 +1,51 @@
+// Settings of single modules: GPTQModel's `dynamic`, AutoRound's `extra_config` and the
+// `config_groups` of compressed-tensors name modules, exactly or by patterns, and give them values
+// of their own. The values stay in the settings; a rule says where.
+#pragma once
+
+#include <memory_resource>
+#include <string>
+#include <string_view>
+
+#include "libmoe/checkpoint/name_pattern.hpp"
+
+namespace moe {
+
+struct ModuleRule {
+    // Exact: the whole name. Part: a piece of it. AtStart and Anywhere: a pattern. Every: all
+    // modules that are matrices.
+    enum class Match : uint8_t { Exact, Part, AtStart, Anywhere, Every };
+
+    explicit ModuleRule(std::pmr::memory_resource& memory)
+        : list(&memory), written(&memory), text(&memory), stem(&memory) {}
+
+    std::pmr::string list;     // "dynamic"
+    std::pmr::string written;  // what the file has: "-:.*down_proj"
+    std::pmr::string text;     // what is compared: ".*down_proj"
+    std::pmr::string stem;     // of its values: "dynamic.-:.*down_proj."
+    Match match = Match::Exact;
+    bool is_exception = false;           // the module is not quantised
+    std::optional<NamePattern> pattern;  // none: of no pattern, or one that is not understood
+};
+
+class ModuleRules {
+  public:
+    explicit ModuleRules(std::pmr::memory_resource& memory) : memory_(memory), rules_(&memory) {}
+
+    // Of config.json.
+    void read(std::string_view text, std::string_view file);
+    // The rule that counts for a module, null: none. Fails where a pattern that comes before it is
+    // not understood.
+    const ModuleRule* find(std::string_view module) const;
+
+  private:
+    friend class ModuleRuleEvents;
+
+    bool matches(const ModuleRule& rule, std::string_view module) const;
+
+    std::pmr::memory_resource& memory_;
+    std::pmr::vector<ModuleRule> rules_;
+    std::string file_;
+};
+
+}  // namespace moe
