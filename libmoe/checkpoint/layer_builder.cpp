@@ -296,7 +296,7 @@ void LayerBuilder::add_weight(const WeightName& of, const Wanted& wanted) {
     if (type == MOE_TYPE_GGUF) return add_gguf(of, entry, wanted);
     if (is_float_type(type)) {
         if (const TensorEntry* scales = find_scales(of); scales && !leaves_scale(wanted))
-            if (!add_output_scale(std::string(scales->name), wanted))
+            if (!add_output_scale(std::string(scales->name.substr(prefix_.size())), wanted))
                 fail_beside(*scales, entry.type_name());
         if (const TensorEntry* scales = find(stem + ".scales"))
             fail_beside(*scales, entry.type_name());
