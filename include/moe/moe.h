@@ -592,7 +592,7 @@ MOE_API moe_status MOE_CALL moe_format_size(const moe_format *format, int64_t ro
 
 typedef enum moe_orientation MOE_ENUM_BASE {
     MOE_ORIENTATION_OUT_IN = 0, /* memory holds [rows, columns]: y = W x (torch Linear, GGUF) */
-    MOE_ORIENTATION_IN_OUT = 1, /* memory holds [columns, rows], the transpose (gpt-oss bf16, Llama 4); f32 f16 bf16 */
+    MOE_ORIENTATION_IN_OUT = 1, /* memory holds [columns, rows], the transpose (gpt-oss bf16, Llama 4); f32 f16 bf16, FP8, int8 */
     MOE_ORIENTATION_FORCE_INT32 = 0x7FFFFFFF
 } moe_orientation;
 
@@ -1291,7 +1291,7 @@ MOE_API moe_status MOE_CALL moe_checkpoint_get_info(const moe_checkpoint *checkp
                                                     moe_checkpoint_info *out_info) MOE_NOEXCEPT;
 /* Names of the families this version knows; static, NULL past the end. */
 MOE_API const char *MOE_CALL moe_checkpoint_family_at(uint32_t index) MOE_NOEXCEPT;
-/* Decoder layer (the number in the tensor names) of the index-th MoE layer, ascending. */
+/* Decoder layer of the index-th MoE layer, ascending: the number in the tensor names, after them those that predict further tokens. */
 MOE_API moe_status MOE_CALL moe_checkpoint_layer_at(const moe_checkpoint *checkpoint, int32_t index,
                                                     int32_t *out_layer) MOE_NOEXCEPT;
 /* Description of decoder layer `layer`, overrides applied. Change any field before planning: files leave things out. Overrides with

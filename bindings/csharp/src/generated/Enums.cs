@@ -301,7 +301,8 @@ namespace Moe
     {
         /// <summary>memory holds [rows, columns]: y = W x (torch Linear, GGUF)</summary>
         OutIn = 0,
-        /// <summary>memory holds [columns, rows], the transpose (gpt-oss bf16, Llama 4); f32 f16 bf16</summary>
+        /// <summary>memory holds [columns, rows], the transpose (gpt-oss bf16, Llama 4); f32 f16 bf16, FP8,
+        /// int8</summary>
         InOut = 1,
     }
 
