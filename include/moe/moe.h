@@ -535,7 +535,7 @@ typedef enum moe_zero_point MOE_ENUM_BASE {
     MOE_ZERO_POINT_MIDDLE = 1,     /* value = code - 2^(bits-1) */
     MOE_ZERO_POINT_PACKED = 2,     /* one per group, packed like the codes */
     MOE_ZERO_POINT_PACKED_MINUS_ONE = 3, /* GPTQ v1: stored value + 1 */
-    MOE_ZERO_POINT_FLOAT = 4,      /* one per group, of the scale's type */
+    MOE_ZERO_POINT_FLOAT = 4,      /* a bias per group, of the scale's type: value = code * scale + bias (MLX) */
     MOE_ZERO_POINT_FORCE_INT32 = 0x7FFFFFFF
 } moe_zero_point;
 

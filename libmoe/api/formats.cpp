@@ -27,6 +27,8 @@ moe_format_info info_of(const moe_format& format) {
     if (traits->scale_bytes && format.group_rows > 0 && format.group_columns > 0)
         info.bits_per_weight +=
             8.0 * element_bytes(format.scale_type) / format.group_rows / format.group_columns;
+    if (format.zero_point == MOE_ZERO_POINT_FLOAT && format.group_columns > 0)
+        info.bits_per_weight += 8.0 * element_bytes(format.scale_type) / format.group_columns;
     const bool has_zeros = format.zero_point == MOE_ZERO_POINT_PACKED ||
                            format.zero_point == MOE_ZERO_POINT_PACKED_MINUS_ONE;
     if (has_zeros && format.group_columns > 0)

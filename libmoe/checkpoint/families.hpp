@@ -190,8 +190,11 @@ void set_groups(LayerBuilder& layer, int32_t default_groups, int32_t default_kep
 std::string_view first_weight(const LayerBuilder& layer, SettingKeys names);
 void add_router(LayerBuilder& layer, std::string_view name);
 void add_selection_bias(LayerBuilder& layer, SettingKeys names);
-// gate_proj/up_proj/down_proj or w1/w3/w2 per expert, or merged gate_up_proj and down_proj. The
-// stem is that of the experts' names.
+// The names of stacks, a tensor of three dimensions for each of gate, up and down, up to
+// "gate_proj.weight"; "" where there are none.
+std::string_view stack_stem(const LayerBuilder& layer);
+// gate_proj/up_proj/down_proj or w1/w3/w2 per expert, stacks of the three, or merged gate_up_proj
+// and down_proj. The stem is that of the experts' names, but for stacks, which have their own.
 void add_experts(LayerBuilder& layer, const FusedForm& form = {},
                  std::string_view stem = "experts.");
 // stem + "gate_proj.weight" or "w1.weight" and so on; the width is that of the tensors.

@@ -69,7 +69,8 @@ void build_scored_layer(LayerBuilder& layer, const ScoredFacts& facts) {
         desc.renormalize = MOE_RENORMALIZE_SUM_ADD;
         desc.renormalize_eps = facts.eps;
     }
-    add_router(layer, first_weight(layer, {facts.router, "gate.weight"}));
+    // MLX has Ling's in a module of the gate's.
+    add_router(layer, first_weight(layer, {facts.router, "gate.weight", "gate.gate_proj.weight"}));
     if (*facts.bias)
         add_selection_bias(layer,
                            {facts.bias, "gate.e_score_correction_bias", "e_score_correction_bias"});

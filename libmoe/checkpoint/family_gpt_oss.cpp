@@ -33,6 +33,15 @@ constexpr Names openai = {"mlp.gate.weight",
                           "mlp.mlp2_bias",
                           '.'};
 
+// MLX: gate and up apart, "weight", and "bias" of the layer beside the "biases" of codes.
+void add_stacks_with_biases(LayerBuilder& layer) {
+    const int64_t hidden = layer.desc().hidden, width = layer.desc().intermediate;
+    add_experts(layer);
+    layer.vector("experts.gate_proj.bias", {MOE_ROLE_GATE_BIAS, MOE_ALL_EXPERTS, 1, width});
+    layer.vector("experts.up_proj.bias", {MOE_ROLE_UP_BIAS, MOE_ALL_EXPERTS, 1, width});
+    layer.vector("experts.down_proj.bias", {MOE_ROLE_DOWN_BIAS, MOE_ALL_EXPERTS, 1, hidden});
+}
+
 // One by one, as quantisers write them that know linear modules alone: under "experts." or in a
 // list of that name once more, or in two lists, where the rows lie as in the stack.
 bool add_separate_experts_with_biases(LayerBuilder& layer, moe_gate_up_order order) {
@@ -80,6 +89,7 @@ void build_with(LayerBuilder& layer, const FusedForm& form) {
     layer.vector(names.router_bias, {MOE_ROLE_ROUTER_BIAS, 0, 1, desc.n_experts});
     if (add_separate_experts_with_biases(layer, form.order)) return;
     const int64_t hidden = desc.hidden, width = desc.intermediate;
+    if (layer.has_weight("experts.gate_proj.weight")) return add_stacks_with_biases(layer);
     const LayerBuilder::Wanted gate_up = {
         MOE_ROLE_GATE_UP, MOE_ALL_EXPERTS, 2 * width, hidden, true, form};
     const LayerBuilder::Wanted down = {MOE_ROLE_DOWN, MOE_ALL_EXPERTS, hidden, width, true, form};

@@ -85,7 +85,7 @@ void build_granitemoe(LayerBuilder& layer) {
     add_router(layer, first_weight(layer, {"block_sparse_moe.router.layer.weight",
                                            "block_sparse_moe.router.weight"}));
     const int64_t hidden = desc.hidden, width = desc.intermediate;
-    if (layer.has_any("block_sparse_moe.experts.")) {
+    if (!stack_stem(layer).empty() || layer.has_any("block_sparse_moe.experts.")) {
         add_experts(layer, {}, "block_sparse_moe.experts.");
     } else {
         layer.weight("block_sparse_moe.input_linear.weight",

@@ -37,6 +37,14 @@ void add_separate_experts(LayerBuilder& layer, std::string_view stem, const Expe
     }
 }
 
+void add_stacked_experts(LayerBuilder& layer, std::string_view stem) {
+    const int64_t features = expert_features(layer.desc()), width = layer.desc().intermediate;
+    const auto name = [&](const char* matrix) { return fmt::format("{}{}.weight", stem, matrix); };
+    layer.weight(name("gate_proj"), {MOE_ROLE_GATE, MOE_ALL_EXPERTS, width, features});
+    layer.weight(name("up_proj"), {MOE_ROLE_UP, MOE_ALL_EXPERTS, width, features});
+    layer.weight(name("down_proj"), {MOE_ROLE_DOWN, MOE_ALL_EXPERTS, features, width});
+}
+
 moe_activation activation_of(const LayerBuilder& layer) {
     const Settings& settings = layer.settings();
     auto name = settings.find_text("hidden_act");
@@ -203,14 +211,25 @@ void add_selection_bias(LayerBuilder& layer, SettingKeys names) {
                  {MOE_ROLE_SELECTION_BIAS, 0, 1, desc.n_experts + desc.n_identity_experts});
 }
 
+// mlx-lm has those of most families in a module of its own, of some in `experts`, of Gemma-4 below;
+// of Granite names are those of the whole layer. The last one is Step's own.
+std::string_view stack_stem(const LayerBuilder& layer) {
+    for (const std::string_view stem :
+         {"switch_mlp.", "experts.", "experts.switch_glu.", "block_sparse_moe.switch_mlp.", "moe."})
+        if (layer.has_weight(fmt::format("{}gate_proj.weight", stem))) return stem;
+    return {};
+}
+
 void add_experts(LayerBuilder& layer, const FusedForm& form, std::string_view stem) {
     const moe_layer_desc& desc = layer.desc();
     for (const ExpertNames& names : spellings) {
         if (layer.has_weight(expert_weight(stem, 0, names.gate)))
             return add_separate_experts(layer, stem, names);
     }
+    if (const std::string_view stacks = stack_stem(layer); !stacks.empty())
+        return add_stacked_experts(layer, stacks);
     const std::string gate_up = std::string(stem) + "gate_up_proj";
-    if (!layer.find(gate_up)) {
+    if (!layer.find(gate_up) && !layer.find(std::string(stem) + "_gate_up_proj_qdata")) {
         layer.fail_missing(
             fmt::format("{0}0.gate_proj.weight, {0}0.w1.weight or {1}", stem, gate_up));
     }
@@ -218,7 +237,7 @@ void add_experts(LayerBuilder& layer, const FusedForm& form, std::string_view st
     LayerBuilder::Wanted both = {
         MOE_ROLE_GATE_UP, MOE_ALL_EXPERTS, 2 * width, features, true, form};
     // transformers 5 writes a gate and an up of identity experts, too, and no down.
-    const bool has_more = desc.n_identity_experts &&
+    const bool has_more = desc.n_identity_experts && layer.find(gate_up) &&
                           layer.dimension(gate_up, 0) == desc.n_experts + desc.n_identity_experts;
     if (has_more) both.unread_experts = desc.n_identity_experts;
     layer.weight(gate_up, both);

@@ -171,8 +171,9 @@ void build_lfm2_moe(LayerBuilder& layer) {
     build_scored_layer(layer, {.bias = bias ? "expert_bias" : "", .shared = "", .eps = 1e-6f});
 }
 
-// Three stacks, and the shared expert beside the block: names are those of the whole layer. Limits
-// come after the activation and are lists with a value for each layer, 0 for none.
+// Three stacks, and the shared expert beside the block: names are those of the whole layer, in
+// MLX's files those of its block. Limits come after the activation and are lists with a value for
+// each layer, 0 for none.
 void build_step(LayerBuilder& layer) {
     const Settings& settings = layer.settings();
     read_sizes(layer, {"moe_intermediate_size"});
@@ -183,15 +184,37 @@ void build_step(LayerBuilder& layer) {
         desc.renormalize = MOE_RENORMALIZE_SUM_ADD;
     set_routed_scale(layer, "moe_router_scaling_factor", 1.0f);
     set_limit_after(desc, number_of_layer(layer, "swiglu_limits"));
-    add_router(layer, "moe.gate.weight");
-    add_selection_bias(layer, {"moe.router_bias"});
-    const int64_t hidden = desc.hidden, width = desc.intermediate;
-    layer.weight("moe.gate_proj.weight", {MOE_ROLE_GATE, MOE_ALL_EXPERTS, width, hidden});
-    layer.weight("moe.up_proj.weight", {MOE_ROLE_UP, MOE_ALL_EXPERTS, width, hidden});
-    layer.weight("moe.down_proj.weight", {MOE_ROLE_DOWN, MOE_ALL_EXPERTS, hidden, width});
+    add_router(layer, first_weight(layer, {"moe.gate.weight", "gate.gate.weight"}));
+    add_selection_bias(layer, {"moe.router_bias", "gate.router_bias"});
+    if (stack_stem(layer).empty()) (void)layer.get("moe.gate_proj.weight");  // says what is missing
+    add_experts(layer);
     add_shared_expert(layer, "share_expert.");
     set_shared_limit_after(desc, number_of_layer(layer, "swiglu_limits_shared"));
 }
+
+namespace {
+
+void add_ungated_experts(LayerBuilder& layer) {
+    const moe_layer_desc& desc = layer.desc();
+    const int64_t features = expert_features(desc), width = desc.intermediate;
+    if (layer.has_weight("switch_mlp.fc1.weight")) {  // MLX
+        layer.weight("switch_mlp.fc1.weight", {MOE_ROLE_UP, MOE_ALL_EXPERTS, width, features});
+        layer.weight("switch_mlp.fc2.weight", {MOE_ROLE_DOWN, MOE_ALL_EXPERTS, features, width});
+        return;
+    }
+    if (layer.find("experts.up_proj")) {  // as transformers has it in memory
+        layer.weight("experts.up_proj", {MOE_ROLE_UP, MOE_ALL_EXPERTS, width, features});
+        layer.weight("experts.down_proj", {MOE_ROLE_DOWN, MOE_ALL_EXPERTS, features, width});
+        return;
+    }
+    for (int32_t e = 0; e < desc.n_experts; ++e) {
+        const std::string stem = "experts." + std::to_string(e) + ".";
+        layer.weight(stem + "up_proj.weight", {MOE_ROLE_UP, e, width, features});
+        layer.weight(stem + "down_proj.weight", {MOE_ROLE_DOWN, e, features, width});
+    }
+}
+
+}  // namespace
 
 // Experts without a gate matrix, squared ReLU; in the larger models between projections to a latent
 // of fewer features, which the shared expert does not share.
@@ -214,20 +237,7 @@ void build_nemotron_h(LayerBuilder& layer) {
     add_selection_bias(layer, {"gate.e_score_correction_bias"});
     read_latent(layer, "moe_latent_size");
     add_latent(layer, "fc1_latent_proj.weight", "fc2_latent_proj.weight");
-    const int64_t features = expert_features(desc);
-    if (layer.find("experts.up_proj")) {  // as transformers has it in memory
-        layer.weight("experts.up_proj",
-                     {MOE_ROLE_UP, MOE_ALL_EXPERTS, desc.intermediate, features});
-        layer.weight("experts.down_proj",
-                     {MOE_ROLE_DOWN, MOE_ALL_EXPERTS, features, desc.intermediate});
-    } else {
-        for (int32_t e = 0; e < desc.n_experts; ++e) {
-            const std::string stem = "experts." + std::to_string(e) + ".";
-            layer.weight(stem + "up_proj.weight", {MOE_ROLE_UP, e, desc.intermediate, features});
-            layer.weight(stem + "down_proj.weight",
-                         {MOE_ROLE_DOWN, e, features, desc.intermediate});
-        }
-    }
+    add_ungated_experts(layer);
     const int64_t width = layer.rows_of("shared_experts.up_proj.weight");
     set_shared_expert(layer, width, "shared_experts.up_proj.weight");
     layer.weight("shared_experts.up_proj.weight", {MOE_ROLE_SHARED_UP, 0, width, desc.hidden});

@@ -250,7 +250,7 @@ LayerBuilder::WeightName::WeightName(std::string_view given) : name(given), stem
 bool LayerBuilder::has_weight(std::string_view name) const {
     const std::string stem = WeightName(name).stem;
     return find(name) || find(stem + ".qweight") || find(stem + ".weight_packed") ||
-           find(stem + ".weight_planes");
+           find(stem + ".weight_planes") || find(torchao_name(name, "qdata"));
 }
 
 int64_t LayerBuilder::rows_of(std::string_view name) const {
@@ -259,6 +259,7 @@ int64_t LayerBuilder::rows_of(std::string_view name) const {
     if (find(stem + ".qweight")) return dimension(get(stem + ".scales"), 1);
     if (const TensorEntry* packed = find(stem + ".weight_packed")) return dimension(*packed, 0);
     if (const TensorEntry* planes = find(stem + ".weight_planes")) return dimension(*planes, 0);
+    if (const TensorEntry* codes = find(torchao_name(name, "qdata"))) return dimension(*codes, 0);
     if (const TensorEntry* state = bnb_state(stem)) return bnb_rows(*state);
     return dimension(get(name), 0);
 }
@@ -274,6 +275,8 @@ bool LayerBuilder::add_quantised(const WeightName& of, const Wanted& wanted) {
         return add_pack_quantized(stem, wanted), true;
     }
     if (find(stem + ".weight_planes")) return add_kbit(stem, wanted), true;
+    if (const TensorEntry* codes = find(torchao_name(of.name, "qdata")))
+        return add_torchao(of, *codes, wanted), true;
     return false;
 }
 
@@ -293,10 +296,13 @@ void LayerBuilder::add_weight(const WeightName& of, const Wanted& wanted) {
     if (type == MOE_TYPE_GGUF) return add_gguf(of, entry, wanted);
     if (is_float_type(type)) {
         if (const TensorEntry* scales = find_scales(of); scales && !leaves_scale(wanted))
-            if (!add_output_scale(std::string(scales->name), wanted))
+            if (!add_output_scale(std::string(scales->name.substr(prefix_.size())), wanted))
                 fail_beside(*scales, entry.type_name());
+        if (const TensorEntry* scales = find(stem + ".scales"))
+            fail_beside(*scales, entry.type_name());
         return add_plain(entry, wanted);
     }
+    if (entry.type_name() == "U32") return add_mlx(stem, entry, wanted);
     if (type == MOE_TYPE_F8_E4M3 || type == MOE_TYPE_F8_E5M2) return add_fp8(of, entry, wanted);
     if (type == MOE_TYPE_U8 && bnb_state(stem)) return add_bnb_4bit(stem, entry, wanted);
     if (type == MOE_TYPE_I8 && find(stem + ".SCB")) return add_int8(stem, entry, wanted);

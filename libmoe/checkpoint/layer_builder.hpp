@@ -207,6 +207,19 @@ class LayerBuilder {
                           const Wanted& wanted, moe_tensor& tensor);
     const TensorEntry* bnb_state(const std::string& stem) const;
     int64_t bnb_rows(const TensorEntry& state) const;
+    // weight_mlx.cpp
+    void check_mlx_entry(const TensorEntry& entry, std::string_view module, std::string_view mode,
+                         int64_t bits, int64_t group) const;
+    void add_mlx(const std::string& stem, const TensorEntry& entry, const Wanted& wanted);
+    void add_mlx_affine(const std::string& stem, const TensorEntry& entry,
+                        const TensorEntry& scales, const Wanted& wanted);
+    void add_mlx_bytes(const std::string& stem, const TensorEntry& entry, const TensorEntry& scales,
+                       const Wanted& wanted, std::string_view mode);
+    // weight_torchao.cpp
+    // "stem._weight_part" of "stem.weight".
+    static std::string torchao_name(std::string_view name, std::string_view part);
+    void check_torchao_zeros(std::string_view name);
+    void add_torchao(const WeightName& of, const TensorEntry& entry, const Wanted& wanted);
     void check_not_transposed(const TensorEntry& entry, const Wanted& wanted) const;
     [[noreturn]] void fail_entry(moe_status status, const TensorEntry& entry,
                                  std::string_view what) const;

@@ -29,7 +29,7 @@ constexpr std::array<std::string_view, 13> roots = {
 // DeepSeek-V4's.
 constexpr std::array<std::string_view, 4> further_roots = {"mtp.layers.", "model.mtp.layers.",
                                                            "language_model.mtp.layers.", "mtp."};
-// Whose "experts." are those of the layer. The empty one is Gemma-4's.
+// Whose "experts." are those of the layer, or MLX's stacks of all. The empty one is Gemma-4's.
 constexpr std::array<std::string_view, 6> blocks = {
     "mlp.", "block_sparse_moe.", "feed_forward.", "ffn.", "mixer.", ""};
 // Tensors of all experts under other names, and shared experts beside the block: the prefix is that
@@ -72,7 +72,7 @@ std::optional<LayerPlace> place_below(std::string_view name, std::string_view re
     for (const std::string_view block : blocks) {
         if (!rest.starts_with(block)) continue;
         const std::string_view inside = rest.substr(block.size());
-        if (inside.starts_with("experts."))
+        if (inside.starts_with("experts.") || inside.starts_with("switch_mlp."))
             return LayerPlace{*number, before(name, of_whole_layer ? rest : inside)};
     }
     return std::nullopt;
@@ -155,7 +155,8 @@ std::string why_no_layers(const TensorIndex& index, bool is_gguf) {
     const std::string_view mark = is_gguf ? "_exps." : "experts.";
     const auto entries = index.entries();
     const auto first = std::find_if(entries.begin(), entries.end(), [&](const TensorEntry& entry) {
-        return entry.name.find(mark) != entry.name.npos;
+        return entry.name.find(mark) != entry.name.npos ||
+               entry.name.find("switch_mlp.") != entry.name.npos;
     });
     if (first == entries.end()) return fmt::format("no tensor has '{}' in its name", mark);
     const std::string known =

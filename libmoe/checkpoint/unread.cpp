@@ -25,8 +25,9 @@ bool ends_with_any(std::string_view name, Words words) {
 // Of activations, of the attention's cache, or about the file; g_idx lies beside AWQ, too.
 bool is_harmless(std::string_view name) {
     return ends_with_any(
-        name, {"input_scale", "input_global_scale", "input_zero_point", "act_scale", "output_scale",
-               ".k_scale", ".v_scale", ".weight_shape", ".weight_format", "g_idx"});
+        name, {"input_scale", "input_global_scale", "input_zero_point", "act_scale",
+               "act_quant_scale", "act_quant_zero_point", "output_scale", ".k_scale", ".v_scale",
+               ".weight_shape", ".weight_format", "g_idx"});
 }
 
 // The name within the block; empty for what lies beside it. Some prefixes are those of a whole
@@ -47,7 +48,9 @@ const char* objection(std::string_view name) {
     if (name.ends_with("bias")) return "is a bias, which this family does not have";
     if (ends_with_any(name, {"_input.weight", "_output.weight"}))
         return "is a transform, which is not read";
-    if (starts_with_any(name, {"experts.", "shared_expert", "share_expert.", "shared_mlp."}))
+    if (starts_with_any(
+            name, {"experts.", "switch_mlp.", "shared_expert", "share_expert.", "shared_mlp."}) ||
+        ends_with_any(name, {".scales", ".biases"}))
         return "is not read, and would change the result";
     if (ends_with_any(name, {"_scale", "_scale_inv", ".scale"}))
         return "is a scale, which is not read";

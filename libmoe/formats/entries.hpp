@@ -45,6 +45,7 @@ extern const std::array<FormatTraits, 8> nibble_grid_formats;  // int4, FP4
 extern const std::array<FormatTraits, 5> e5m2_formats;         // alone; f32 f16 bf16 e8m0 scales
 extern const FormatTraits gptq_format;
 extern const FormatTraits awq_format;
+extern const FormatTraits affine_format;
 extern const std::array<FormatTraits, 2> pack_quantized_formats;  // written; only read
 extern const std::array<FormatTraits, 2> bnb_4bit_formats;        // plain, nested
 

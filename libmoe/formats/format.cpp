@@ -13,7 +13,7 @@ namespace {
 
 // Formats with a public name come first, in the order of moe.h.
 constexpr size_t named_count = 32;
-constexpr size_t format_count = 69;
+constexpr size_t format_count = 70;
 using Table = std::array<FormatTraits, format_count>;
 
 Table make_table() {
@@ -53,6 +53,7 @@ Table make_table() {
     *next++ = gptq_format;
     *next++ = awq_format;
     next = std::copy(pack_quantized_formats.begin(), pack_quantized_formats.end(), next);
+    *next++ = affine_format;
     next = std::copy(bnb_4bit_formats.begin(), bnb_4bit_formats.end(), next);
     return table;
 }
@@ -103,7 +104,7 @@ const char* zero_point_name(moe_zero_point zero_point) {
         case MOE_ZERO_POINT_PACKED_MINUS_ONE:
             return " zeros-1";
         case MOE_ZERO_POINT_FLOAT:
-            return " float_zeros";
+            return " biases (MLX affine)";
         default:
             return "";
     }

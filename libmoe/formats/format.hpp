@@ -42,6 +42,8 @@ struct GridParts {
     // The codes of columns in any order; null: formats without act_order.
     void (*codes_at)(const Matrix& matrix, int64_t row, const uint32_t* columns, int64_t count,
                      uint8_t* out) = nullptr;
+    // What is added to code * scale, in the scale's type; null: formats without.
+    void (*bias)(const Matrix& matrix, int64_t row, int64_t column, std::byte* out) = nullptr;
 };
 
 struct FormatTraits {

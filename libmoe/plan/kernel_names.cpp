@@ -109,8 +109,13 @@ cuda::KernelName kernel_name(const KernelWords& words, std::string_view weight,
 
 cuda::KernelName weight_of(const WeightsLayout& layout, moe_role role) {
     if (!layout.needs(role)) return intern("any");
+    const moe_format& format = layout.formats[role];
     NameBuffer name;
-    name.append(weight_name(packed_type_of(layout.formats[role])));
+    // Affine codes are blocks of ggml where they are packed alone.
+    if (format.zero_point == MOE_ZERO_POINT_FLOAT && layout.device == MOE_DEVICE_CPU)
+        name.append(fmt::format("int{}", format.bits));
+    else
+        name.append(weight_name(packed_type_of(format)));
     if (layout.interleaving(role)) name.append_word("x16");
     return intern(name.view());
 }
@@ -119,7 +124,9 @@ cuda::KernelName weight_of_gate_up(const WeightsLayout& layout, moe_role gate, m
     const cuda::KernelName of_up = weight_of(layout, up);
     if (!layout.needs(gate)) return of_up;
     const cuda::KernelName of_gate = weight_of(layout, gate);
-    if (packed_type_of(layout.formats[gate]) == packed_type_of(layout.formats[up])) return of_gate;
+    if (packed_type_of(layout.formats[gate]) == packed_type_of(layout.formats[up]) &&
+        of_gate.view() == of_up.view())
+        return of_gate;
     NameBuffer both;
     both.append(of_gate.view());
     both.append("+");

@@ -179,8 +179,9 @@ const char* obstacle_to_cuda(const moe_plan_desc& desc, cuda::DeviceFacts& facts
     if (desc.intermediate_type == MOE_TYPE_F64) return "float64 is for the CPU";
     if (desc.residency == MOE_RESIDENCY_SOURCE) return "SOURCE residency is for the CPU";
     if (has_other_formats(desc)) return "experts of one role have different formats";
+    // A router without a packed type is decoded.
     for (uint32_t i = 0; i < desc.n_formats; ++i)
-        if (desc.formats[i] && is_matrix_role(static_cast<moe_role>(i)) &&
+        if (desc.formats[i] && i != MOE_ROLE_ROUTER && is_matrix_role(static_cast<moe_role>(i)) &&
             desc.formats[i]->type != MOE_TYPE_NONE &&
             packed_type_of(*desc.formats[i]) == PackedType::none)
             return "a weight format has no packed type";

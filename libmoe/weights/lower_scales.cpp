@@ -179,6 +179,31 @@ void copy_ggml_scales(const Row& row) {
     }
 }
 
+// bfloat16 below 2^-17 may lose bits, at most half of the smallest float16 (2^-25).
+uint16_t narrow_to_f16(const Row& row, int64_t column, const std::byte* from, const char* name) {
+    const float value = scale_value(row.source.matrix.format.scale_type, from, 0);
+    if (!(std::abs(value) <= 65504.0f))
+        fail(MOE_ERROR_UNSUPPORTED,
+             "{}: the {} of row {}, column {} is {}, which the packed layout has no float16 for",
+             row.source.what, name, row.row, column, value);
+    return float_to_f16(value);
+}
+
+// Scale and bias of any group, for every 32 columns of it.
+void lower_affine(const Row& row) {
+    const Matrix& matrix = row.source.matrix;
+    const GridParts& parts = *matrix.traits->parts;
+    for (int32_t c = 0; c < row.n_columns; c += 32) {
+        const int64_t column = row.column + c;
+        std::byte number[4];
+        std::byte* to = row.scales + ggml_scale_offset(row.source.type, 4, row.tile_row, c);
+        parts.scale(matrix, row.row, column, number);
+        store(to, narrow_to_f16(row, column, number, "scale"));
+        parts.bias(matrix, row.row, column, number);
+        store(to + 2, narrow_to_f16(row, column, number, "bias"));
+    }
+}
+
 // The groups that begin in the block.
 void lower_grid(const Row& row) {
     const Matrix& matrix = row.source.matrix;
@@ -231,7 +256,7 @@ void check_axis(int32_t phase, int64_t group, int64_t count, int32_t step, const
 
 // Of a view of a whole matrix: blocks may follow each other without regard for rows, and columns
 // may have any group.
-void check_whole_grid(const Matrix& source, const char* what) {
+void check_whole_grid(const Matrix& source, PackedType type, const char* what) {
     const int64_t group = group_extent(source.format.group_columns);
     if (source.format.type == MOE_TYPE_CODEBOOK && source.whole_columns % group != 0)
         fail(MOE_ERROR_UNSUPPORTED,
@@ -241,7 +266,7 @@ void check_whole_grid(const Matrix& source, const char* what) {
         fail(MOE_ERROR_UNSUPPORTED, "{}: {} of {} columns with act_order have no packed form", what,
              source.columns, source.whole_columns);
     check_axis(static_cast<int32_t>(source.column_begin % group), group, source.columns,
-               source.format.group_columns, "column", what);
+               is_grid(type) ? source.format.group_columns : 32, "column", what);
 }
 
 }  // namespace
@@ -249,7 +274,7 @@ void check_whole_grid(const Matrix& source, const char* what) {
 void check_scale_grid(const Matrix& source, PackedType type, const char* what) {
     if (!source.scales) return;
     const moe_format& format = source.format;
-    if (source.traits->unsliceable_bytes) return check_whole_grid(source, what);
+    if (source.traits->unsliceable_bytes) return check_whole_grid(source, type, what);
     const bool is_e4m3 = type == PackedType::e4m3;
     check_axis(source.scale_row_phase, group_extent(format.group_rows), source.rows,
                is_e4m3 ? 8 : 1, "row", what);
@@ -289,6 +314,7 @@ void lower_scales(const ScaleSource& source, int64_t row, int64_t column, int32_
         case ScaleScheme::f32:
             return copy_f32(one);
         case ScaleScheme::ggml_block:
+            return source.matrix.scales ? lower_affine(one) : copy_ggml_scales(one);
         case ScaleScheme::ggml_superblock:
             return copy_ggml_scales(one);
         case ScaleScheme::grid:

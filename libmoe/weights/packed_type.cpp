@@ -88,6 +88,15 @@ PackedType grid_type_of(const moe_format& format) {
     return grid_type(kind, scale_of(format.scale_type), zero_of(format.zero_point), group);
 }
 
+// A scale and a bias of float16 for every 32 columns hold those of any group that is made of such.
+// Codes of three bits and fewer take four.
+PackedType affine_type_of(const moe_format& format) {
+    const bool fits =
+        format.scale_type != MOE_TYPE_F32 && group_extent(format.group_columns) % 32 == 0;
+    if (!fits || format.bits > 5) return PackedType::none;
+    return format.bits == 5 ? PackedType::q5_1 : PackedType::q4_1;
+}
+
 PackedType gguf_type_of(int32_t block_id) {
     constexpr struct {
         int32_t block_id;
@@ -115,6 +124,7 @@ ColumnTable column_table_of(const moe_format& format) {
 PackedType packed_type_of(const moe_format& format) {
     const FormatTraits* traits = find_format(format);
     if (!traits) return PackedType::none;
+    if (format.zero_point == MOE_ZERO_POINT_FLOAT) return affine_type_of(format);
     if (traits->parts && !fits_e4m3(format)) return grid_type_of(format);
     switch (format.type) {
         case MOE_TYPE_F32:

@@ -149,13 +149,13 @@ const std::vector<Wrong>& wrong_models() {
         {"no_shared_gate",
          [] { return without(qwen("qwen2_moe", "", true), mlp0 + "shared_expert_gate.weight"); },
          missing, "shared_expert_gate.weight"},
-        // As transformers saves what torchao quantised, in a family that may have no shared expert.
+        // Of no tool that is known, in a family that may have no shared expert.
         {"shared_expert_in_unknown_spelling",
          [] {
              Model model = qwen("hunyuan_v1_moe", R"(,"moe_topk":2)", false);
              const std::string stem = mlp0 + "shared_mlp.gate_proj.";
-             model.add(stem + "_weight_qdata", "I8", {shared_width, hidden});
-             return with(model, stem + "_weight_scale", "F32", {shared_width, 1});
+             model.add(stem + "codes", "I8", {shared_width, hidden});
+             return with(model, stem + "code_scale", "F32", {shared_width, 1});
          },
          missing, "mlp.shared_mlp.gate_proj.weight"},
         {"shared_expert_of_a_width",

@@ -25,6 +25,11 @@ std::vector<moe_format> int_formats() {
         for (const auto zero : {MOE_ZERO_POINT_MIDDLE, MOE_ZERO_POINT_PACKED})
             all.push_back(int_format(MOE_PACKING_BIT_STREAM, 4, group, MOE_TYPE_BF16, zero));
     all.back().group_rows = 1;
+    for (int32_t bits = 1; bits <= 8; ++bits)
+        for (const int32_t group : groups)
+            all.push_back(int_format(MOE_PACKING_BIT_STREAM, bits, group,
+                                     types[static_cast<size_t>(bits + group + 1) % 3],
+                                     MOE_ZERO_POINT_FLOAT));
     all.push_back(int_format(MOE_PACKING_BIT_STREAM, 4, 32, MOE_TYPE_F16, MOE_ZERO_POINT_MIDDLE));
     all.back().group_rows = -1;
     for (const int32_t bits : {2, 3, 4, 8})

@@ -51,6 +51,8 @@ struct Source {
     }
     double value(int64_t n, int64_t k) const {
         if (format.type == MOE_TYPE_CODEBOOK) return bnb_value(n * columns + k);
+        if (format.zero_point == MOE_ZERO_POINT_FLOAT)
+            return code(n, k) * scale(n, group(k)) + number(zero_points, n * groups() + group(k));
         return (code(n, k) - zero(n, group(k))) * scale(n, group(k));
     }
 
@@ -91,10 +93,10 @@ struct Source {
     double scale(int64_t n, int64_t g) const {
         const bool by_row = format.packing == MOE_PACKING_BIT_STREAM;
         const int64_t row = format.group_rows < 0 ? 0 : n;
-        return number(by_row ? row * groups() + g : g * rows + n);
+        return number(scales, by_row ? row * groups() + g : g * rows + n);
     }
-    double number(int64_t index) const {
-        const std::byte* place = scales.data() + index * element_bytes(format.scale_type);
+    double number(const std::vector<std::byte>& numbers, int64_t index) const {
+        const std::byte* place = numbers.data() + index * element_bytes(format.scale_type);
         if (format.scale_type == MOE_TYPE_F16) return f16_to_float(load<uint16_t>(place));
         if (format.scale_type == MOE_TYPE_BF16) return bf16_to_float(load<uint16_t>(place));
         return load<float>(place);
@@ -115,16 +117,34 @@ struct Source {
     }
 };
 
+inline void store_scale(Source& source, std::byte* place, float value) {
+    if (source.format.scale_type == MOE_TYPE_F32) store(place, value);
+    if (source.format.scale_type == MOE_TYPE_F16) store(place, float_to_f16(value));
+    if (source.format.scale_type == MOE_TYPE_BF16) store(place, float_to_bf16(value));
+}
+
 inline void fill_scales(Source& source) {
     const size_t size = static_cast<size_t>(element_bytes(source.format.scale_type));
     const auto values = gaussian(static_cast<int64_t>(source.scales.size() / size), 7);
     for (size_t i = 0; i < values.size(); ++i) {
         const float value = values[i] * 0.1f;
         std::byte* place = source.scales.data() + i * size;
-        if (source.format.scale_type == MOE_TYPE_F32) store(place, value);
-        if (source.format.scale_type == MOE_TYPE_F16) store(place, float_to_f16(value));
-        if (source.format.scale_type == MOE_TYPE_BF16) store(place, float_to_bf16(value));
+        store_scale(source, place, value);
         if (source.format.scale_type == MOE_TYPE_U8) store(place, static_cast<uint8_t>(i * 37 + 5));
+    }
+}
+
+// As tools make them, which take the least weight of a group to code 0: near the scale times half
+// of the codes.
+inline void fill_biases(Source& source) {
+    const size_t size = static_cast<size_t>(element_bytes(source.format.scale_type));
+    const auto count = static_cast<int64_t>(source.zero_points.size() / size);
+    const auto off = gaussian(count, 8);
+    for (int64_t i = 0; i < count; ++i) {
+        const double middle = (1 << (source.format.bits - 1)) + 0.4 * off[static_cast<size_t>(i)];
+        const double bias = -source.number(source.scales, i) * middle;
+        store_scale(source, source.zero_points.data() + i * static_cast<int64_t>(size),
+                    static_cast<float>(bias));
     }
 }
 
@@ -150,6 +170,7 @@ inline Source random_source(const moe_format& format, int64_t rows, int64_t colu
     source.zero_points = random_bytes(bytes.zero_points, seed + 1);
     source.scales.resize(bytes.scales);
     fill_scales(source);
+    if (format.zero_point == MOE_ZERO_POINT_FLOAT) fill_biases(source);
     if (format.act_order) source.permutation = shuffled_groups(format.group_columns, columns, seed);
     if (!format.nested_scales) return source;
     source.nested_codebook = gaussian(256, 14);
@@ -204,6 +225,11 @@ inline std::vector<moe_format> whole_formats() {
         for (const auto zero : {MOE_ZERO_POINT_MIDDLE, MOE_ZERO_POINT_PACKED})
             formats.push_back(int_format(MOE_PACKING_BIT_STREAM, bits, bits % 2 ? 32 : 48,
                                          types[bits % 3], zero, bits % 3 == 1));
+    for (int32_t bits = 1; bits <= 8; ++bits)
+        for (const size_t i : {0, 1})
+            formats.push_back(int_format(MOE_PACKING_BIT_STREAM, bits, bits % 2 ? 32 : 64,
+                                         types[(static_cast<size_t>(bits) + i) % 3],
+                                         MOE_ZERO_POINT_FLOAT));
     formats.push_back(
         int_format(MOE_PACKING_BIT_STREAM, 4, -1, MOE_TYPE_BF16, MOE_ZERO_POINT_MIDDLE));
     formats.push_back(formats.back());

@@ -124,6 +124,44 @@ TEST(KnownWords, ThreeBits) {
     for (int k = 0; k < 32; ++k) EXPECT_EQ(values[k], k % 8 - 4) << k;
 }
 
+// What mlx.core.quantize 0.32 made of the bfloat16 row (k * 37 % 64 - 20) / 8, k < 32, in one
+// group. Codes of 3, 5 and 6 bits straddle words, and 6 bits hold every weight.
+TEST(KnownWords, Affine) {
+    const struct {
+        int32_t bits;
+        float scale, bias;
+        std::vector<uint32_t> words;
+    } rows[] = {
+        {2, -2.6875f, 5.375f, {0x7499E267, 0x26789D22}},
+        {3, -1.078125f, 5.375f, {0xB3F0D59F, 0x310D5D8A, 0x1567E1AB}},
+        {4, -0.5390625f, 5.375f, {0xE81A4C6F, 0x5D7193C5, 0xA4D6092B, 0x1A3C6E82}},
+        {5, -0.255859375f, 5.375f, {0x075469BF, 0x1A1B0BEC, 0x48B7571E, 0x23AA34D0, 0x150F967A}},
+        {6,
+         -0.125f,
+         5.375f,
+         {0xAB4356BF, 0xDC97F211, 0x539783A0, 0x9B0252AF, 0xD887B11D, 0x1293B363}},
+    };
+    for (const auto& row : rows) {
+        Source source;
+        source.format = test::int_format(MOE_PACKING_BIT_STREAM, row.bits, 32, MOE_TYPE_F32,
+                                         MOE_ZERO_POINT_FLOAT);
+        source.rows = 1;
+        source.columns = 32;
+        source.data = words(row.words);
+        source.scales.resize(4);
+        source.zero_points.resize(4);
+        store(source.scales.data(), row.scale);
+        store(source.zero_points.data(), row.bias);
+        const auto values = decode(source);
+        const float most = row.bits == 6 ? 0.0f : 0.51f * std::abs(row.scale);
+        for (int k = 0; k < 32; ++k) {
+            const float weight = static_cast<float>(k * 37 % 64 - 20) / 8;
+            EXPECT_LE(std::abs(values[static_cast<size_t>(k)] - weight), most)
+                << row.bits << " bits, column " << k;
+        }
+    }
+}
+
 // Every byte, so every code in either nibble; the even element is in the high one.
 TEST(KnownBytes, Bnb4Bit) {
     const double nf4[16] = {
@@ -163,6 +201,10 @@ TEST(SourceFormats, AreFoundAndDescribed) {
                                               MOE_ZERO_POINT_PACKED_MINUS_ONE, true))
                      .text,
                  "int4 gptq 1x128 f16 zeros-1 act_order");
+    EXPECT_STREQ(format_name(test::int_format(MOE_PACKING_BIT_STREAM, 4, 64, MOE_TYPE_BF16,
+                                              MOE_ZERO_POINT_FLOAT))
+                     .text,
+                 "int4 bit_stream 1x64 bf16 biases (MLX affine)");
     EXPECT_STREQ(format_name(test::bnb_format(MOE_CODEBOOK_BNB_NF4, 64, true)).text,
                  "codebook4 nibble_high_first nf4 1x64 u8 nested");
 }
@@ -174,7 +216,9 @@ TEST(SourceFormats, AreNotFoundWithAWrongField) {
     const auto packed =
         test::int_format(MOE_PACKING_BIT_STREAM, 4, 128, MOE_TYPE_F16, MOE_ZERO_POINT_MIDDLE);
     const auto bnb = test::bnb_format(MOE_CODEBOOK_BNB_NF4, 64, false);
-    for (const moe_format& format : {gptq, awq, packed, bnb}) {
+    const auto affine =
+        test::int_format(MOE_PACKING_BIT_STREAM, 4, 64, MOE_TYPE_BF16, MOE_ZERO_POINT_FLOAT);
+    for (const moe_format& format : {gptq, awq, packed, bnb, affine}) {
         std::vector<moe_format> wrong(12, format);
         wrong[0].type = MOE_TYPE_I8;
         wrong[1].bits = 9;
@@ -182,7 +226,9 @@ TEST(SourceFormats, AreNotFoundWithAWrongField) {
         wrong[3].group_columns = 0;
         wrong[4].scale_type = MOE_TYPE_F64;
         wrong[5].global_scale = MOE_GLOBAL_SCALE_MULTIPLY;
-        wrong[6].zero_point = MOE_ZERO_POINT_FLOAT;
+        wrong[6].zero_point = format.packing == MOE_PACKING_BIT_STREAM
+                                  ? MOE_ZERO_POINT_PACKED_MINUS_ONE
+                                  : MOE_ZERO_POINT_FLOAT;
         wrong[7].packing = MOE_PACKING_BIT_PLANES;
         wrong[8].codebook = MOE_CODEBOOK_GIVEN;
         wrong[9].group_columns = -2;
@@ -193,6 +239,9 @@ TEST(SourceFormats, AreNotFoundWithAWrongField) {
     }
     auto odd = gptq;
     odd.bits = 1;
+    EXPECT_EQ(find_format(odd), nullptr);
+    odd = affine;
+    odd.act_order = 1;
     EXPECT_EQ(find_format(odd), nullptr);
     odd = awq;
     odd.bits = 8;

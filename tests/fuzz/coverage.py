@@ -27,7 +27,8 @@ READERS = {
     "gguf": (["gguf"], ["checkpoint/gguf.cpp", "checkpoint/cursor.hpp", "checkpoint/family_gguf.cpp"]),
     "model": (["model", "gguf"], ["checkpoint/layer_builder.cpp", "checkpoint/layer_places.cpp"]),
     "packed": (["packed"], ["weights/packed_file.cpp", "weights/packed_file_header.hpp", "weights/packed_file_header.cpp"]),
-    "quantised": (["model", "quant_state"], ["checkpoint/weight_int.cpp", "checkpoint/weight_fp.cpp"]),
+    "quantised": (["model", "quant_state"], ["checkpoint/weight_int.cpp", "checkpoint/weight_fp.cpp",
+                                          "checkpoint/weight_mlx.cpp", "checkpoint/weight_torchao.cpp"]),
     "plan": (["plan"], ["api/plan.cpp", "api/structs.hpp", "layer/layer_rules.cpp", "layer/slice.cpp"]),
 }
 

@@ -487,6 +487,7 @@ int main(int argc, char** argv) {
     add_models(seeds);
     add_integer_models(seeds);
     add_float_models(seeds);
+    add_mlx_and_torchao(seeds);
     add_spellings(seeds);
     add_quant_states(seeds);
     seeds.add("plan", "plain", SmallPlan().bytes());

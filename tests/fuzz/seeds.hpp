@@ -28,6 +28,8 @@ class Seeds {
 void add_gguf(const Seeds& seeds);
 // Files of packed weights.
 void add_packed(const Seeds& seeds);
+// Folders of MLX and torchao.
+void add_mlx_and_torchao(const Seeds& seeds);
 // Quantised models in rarer spellings.
 void add_spellings(const Seeds& seeds);
 

@@ -10,7 +10,7 @@ using moe::test::Model;
 using moe::test::raw;
 using moe::test::SpelledMatrix;
 
-constexpr int64_t hidden_size = 64, expert_width = 32, n_experts = 2;
+constexpr int64_t hidden_size = 64, expert_width = 32, expert_count = 2;
 const std::string block = "model.layers.0.mlp.";
 
 Model small_model(const std::string& config) {
@@ -20,14 +20,14 @@ Model small_model(const std::string& config) {
         "\"num_experts\":2,\"moe_intermediate_size\":32,\"expert_dtype\":\"fp4\","
         "\"quantization_config\":{" +
         config + "}}";
-    model.add(block + "gate.weight", "BF16", {n_experts, hidden_size});
+    model.add(block + "gate.weight", "BF16", {expert_count, hidden_size});
     return model;
 }
 
 template <class Make>
 Model of_experts(const std::string& config, Make make) {
     Model model = small_model(config);
-    for (int e = 0; e < n_experts; ++e) {
+    for (int e = 0; e < expert_count; ++e) {
         const std::string stem = block + "experts." + std::to_string(e) + ".";
         make(SpelledMatrix{model, stem + "gate_proj", expert_width, hidden_size});
         make(SpelledMatrix{model, stem + "up_proj", expert_width, hidden_size});
@@ -49,11 +49,11 @@ Model merged_fp8(const char* model_type, bool transposed, const moe::test::Shape
     const std::string gate_up = block + "experts.gate_up_proj", down = block + "experts.down_proj";
     const int64_t rows = 2 * expert_width;
     if (transposed) {
-        model.add(gate_up, "F8_E4M3", {n_experts, hidden_size, rows});
-        model.add(down, "F8_E4M3", {n_experts, expert_width, hidden_size});
+        model.add(gate_up, "F8_E4M3", {expert_count, hidden_size, rows});
+        model.add(down, "F8_E4M3", {expert_count, expert_width, hidden_size});
     } else {
-        model.add(gate_up, "F8_E4M3", {n_experts, rows, hidden_size});
-        model.add(down, "F8_E4M3", {n_experts, hidden_size, expert_width});
+        model.add(gate_up, "F8_E4M3", {expert_count, rows, hidden_size});
+        model.add(down, "F8_E4M3", {expert_count, hidden_size, expert_width});
     }
     model.add(gate_up + "_scale", "F32", scales);
     model.add(down + "_scale", "F32", {});
@@ -99,9 +99,9 @@ void add_spellings(const Seeds& seeds) {
                                 if (!m.stem.ends_with("up_proj")) return;
                                 m.model.add(m.stem + ".weight_scale", "F32", {m.rows, 1});
                             })},
-        {"fp8_pairs", merged_fp8("qwen3_moe", false, {n_experts, 2})},
-        {"fp8_straddling", merged_fp8("qwen3_moe", false, {n_experts, 2, 2})},
-        {"fp8_transposed", merged_fp8("qwen3_vl_moe", true, {n_experts, 1, 2 * expert_width})}};
+        {"fp8_pairs", merged_fp8("qwen3_moe", false, {expert_count, 2})},
+        {"fp8_straddling", merged_fp8("qwen3_moe", false, {expert_count, 2, 2})},
+        {"fp8_transposed", merged_fp8("qwen3_vl_moe", true, {expert_count, 1, 2 * expert_width})}};
     for (const auto& [name, model] : models) seeds.add("model", name, input_of(model));
 }
 

@@ -21,6 +21,7 @@ def all_cases():
     import hf_family_cases
     import hf_later_cases
     import hf_quantised_cases
+    import mlx_cases
     import numpy_cases
     import scaled_cases
     import tool_cases
@@ -30,6 +31,7 @@ def all_cases():
         *hf_family_cases.CASES,
         *hf_later_cases.CASES,
         *hf_quantised_cases.CASES,
+        *mlx_cases.CASES,
         *numpy_cases.CASES,
         *tool_cases.CASES,
         *autoround_cases.CASES,

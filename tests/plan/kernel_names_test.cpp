@@ -4,7 +4,9 @@
 #include <set>
 
 #include "libmoe/cuda/kernel_types.hpp"
+#include "tests/formats/sources.hpp"
 #include "tests/plan/fake_device.hpp"
+#include "tests/plan/fake_processor.hpp"
 #include "tests/plan/pattern.hpp"
 
 namespace moe {
@@ -79,6 +81,33 @@ TEST(KernelNames, OfAGatelessLayerAreThoseOfUp) {
     layer.desc.activation = MOE_ACTIVATION_RELU2;
     EXPECT_EQ(chosen_kernel(cuda_plan(test::h200(), layer), MOE_STAGE_EXPERTS),
               "sm90_nvfp4_bf16_grouped_gemm_gate_up");
+}
+
+// MLX's.
+moe_format affine(int32_t bits) {
+    return test::int_format(MOE_PACKING_BIT_STREAM, bits, 64, MOE_TYPE_BF16, MOE_ZERO_POINT_FLOAT);
+}
+
+TEST(KernelNames, OfPackedAffineCodesAreThoseOfBlocks) {
+    FakeLayer layer{test::plain_layer(2048, 768, 128, 8), "bf16", 20000};
+    layer.unnamed = {{MOE_ROLE_ROUTER, affine(8)},
+                     {MOE_ROLE_GATE, affine(4)},
+                     {MOE_ROLE_UP, affine(4)},
+                     {MOE_ROLE_DOWN, affine(5)}};
+    const moe_test::Plan plan = cuda_plan(test::h200(), layer);
+    EXPECT_EQ(plan->chosen(MOE_STAGE_EXPERTS).gate_up.view(),
+              "sm90_q4_1_bf16_grouped_gemm_gate_up");
+    EXPECT_EQ(plan->chosen(MOE_STAGE_EXPERTS).down.view(), "sm90_q5_1_bf16_grouped_gemm_down");
+}
+
+TEST(KernelNames, OfAffineCodesOnTheCpuAreThoseOfIntegers) {
+    SKIP_WITHOUT_X86();
+    const auto plan = test::plan_on(
+        test::with_avx512,
+        {.layer = test::plain_layer(2048, 768, 8, 2), .gate_up = affine(6), .down = affine(8)});
+    const Candidate& experts = plan->chosen(MOE_STAGE_EXPERTS, 1);
+    EXPECT_EQ(experts.gate_up.view(), "avx512vnni_int6_int8x2_gemv_gate_up");
+    EXPECT_EQ(experts.down.view(), "avx512vnni_int8_int8x2_gemv_down");
 }
 
 }  // namespace

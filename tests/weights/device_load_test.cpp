@@ -245,6 +245,7 @@ TEST(DeviceLoad, EveryBufferInDeviceMemoryIsFetched) {
     for (const moe_format& format :
          {test::int_format(MOE_PACKING_GPTQ, 4, 128, MOE_TYPE_F16, MOE_ZERO_POINT_PACKED_MINUS_ONE),
           test::int_format(MOE_PACKING_AWQ, 4, 64, MOE_TYPE_F16, MOE_ZERO_POINT_PACKED),
+          test::int_format(MOE_PACKING_BIT_STREAM, 3, 64, MOE_TYPE_BF16, MOE_ZERO_POINT_FLOAT),
           test::bnb_format(MOE_CODEBOOK_BNB_NF4, 64, true)}) {
         LayerTensors layer(plain_layer(256, 512, 3, 2), {.everywhere = "bf16"});
         const test::Source source = test::random_source(format, 256, 512);

@@ -168,6 +168,7 @@ void expect_packed_part(const Source& source, const Matrix& part, int64_t row, i
 
 TEST(WholeFormats, PackWithoutLoss) {
     for (const moe_format& format : test::whole_formats()) {
+        if (packed_type_of(format) == PackedType::none) continue;  // biases of some widths
         const Source source = test::random_source(format, 96, 384);
         const Matrix whole = view_of(source.tensor(), 0, "down");
         for (const auto half : {TileRows::all, TileRows::gate_half, TileRows::up_half})
@@ -181,8 +182,26 @@ TEST(WholeFormats, PackWithoutLoss) {
     }
 }
 
-// Nested scales become float32, and zero points of one and two bits four.
+TEST(WholeFormats, AffineIsPackedAsBlocksOfThirtyTwoAreWhereItFits) {
+    const auto packed = [](int32_t bits, int32_t group, moe_type scale) {
+        return packed_type_of(
+            test::int_format(MOE_PACKING_BIT_STREAM, bits, group, scale, MOE_ZERO_POINT_FLOAT));
+    };
+    for (const int32_t bits : {1, 2, 3, 4})
+        EXPECT_EQ(packed(bits, 64, MOE_TYPE_BF16), PackedType::q4_1) << bits;
+    EXPECT_EQ(packed(5, 128, MOE_TYPE_F16), PackedType::q5_1);
+    EXPECT_EQ(packed(4, -1, MOE_TYPE_F16), PackedType::q4_1);
+    for (const int32_t bits : {6, 7, 8})
+        EXPECT_EQ(packed(bits, 64, MOE_TYPE_BF16), PackedType::none) << bits;
+    EXPECT_EQ(packed(4, 64, MOE_TYPE_F32), PackedType::none) << "float16 is too narrow";
+    EXPECT_EQ(packed(4, 48, MOE_TYPE_BF16), PackedType::none) << "32 columns of two groups";
+}
+
+// Nested scales become float32, zero points of one and two bits four, and codes under biases those
+// of q4_1 or q5_1.
 double most_growth(const moe_format& format) {
+    if (format.zero_point == MOE_ZERO_POINT_FLOAT)
+        return 1.01 * (std::max(format.bits, 4) + 1) / (format.bits + 32.0 / format.group_columns);
     if (format.nested_scales) return 1.1;
     if (format.zero_point == MOE_ZERO_POINT_MIDDLE || format.bits > 2) return 1.02;
     return format.bits == 1 ? 1.07 : 1.03;
@@ -191,6 +210,7 @@ double most_growth(const moe_format& format) {
 TEST(WholeFormats, PackedMatricesAreHardlyLarger) {
     constexpr int64_t rows = 1024, columns = 3072;
     for (const moe_format& format : test::whole_formats()) {
+        if (packed_type_of(format) == PackedType::none) continue;
         const MatrixBytes own = matrix_bytes(*find_format(format), format, rows, columns);
         const auto bytes = static_cast<double>(own.data + own.scales + own.zero_points);
         const auto packed = rows / 16 * tile_bytes(packed_type_of(format), columns);
@@ -224,6 +244,15 @@ TEST(WholeFormats, PackingRefusesGroupsThatBeginElsewhere) {
     Source nan = source;
     store(nan.scales.data() + 2 * (32 + 5), uint16_t{0x7E00});
     refused(view_of(nan.tensor(), 0, "down"), "the scale of row 5, column 64 is NaN");
+    const auto affine =
+        test::int_format(MOE_PACKING_BIT_STREAM, 4, 64, MOE_TYPE_BF16, MOE_ZERO_POINT_FLOAT);
+    Source large = test::random_source(affine, 32, 192);
+    store(large.scales.data() + 2 * (3 * 5 + 1), float_to_bf16(131072.0f));
+    refused(view_of(large.tensor(), 0, "down"),
+            "the scale of row 5, column 64 is 131072, which the packed layout has no float16 for");
+    large = test::random_source(affine, 32, 192);
+    store(large.zero_points.data() + 2 * (3 * 7 + 2), uint16_t{0x7FC0});
+    refused(view_of(large.tensor(), 0, "down"), "the bias of row 7, column 128 is nan");
 }
 
 void expect_grid_packed(const Matrix& matrix, const FormatTraits& traits) {

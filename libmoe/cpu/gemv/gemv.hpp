@@ -176,8 +176,10 @@ struct GemvWeights {
     // Zero points, a stream of bits along the rows for each group; null: the middle.
     const std::byte* zeros;
     int64_t
-        zero_stride;     // bytes from word to word of a stream, of gptq and awq from group to group
-    int64_t zero_row;    // of row 0
+        zero_stride;   // bytes from word to word of a stream, of gptq and awq from group to group
+    int64_t zero_row;  // of row 0
+    const std::byte*
+        biases;          // added to code * scale, as the scales lie; null: there are zero points
     int32_t zero_added;  // 1: stored zero points are one less
     // With act-order: the group of each column of the matrix, and groups that there are. scales and
     // zeros begin with group 0.

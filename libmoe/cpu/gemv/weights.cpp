@@ -224,16 +224,21 @@ int64_t column_phase_of(const Matrix& matrix) {
     return in_order ? begin % matrix.format.group_columns : 0;
 }
 
-// The part of pack_quantized. Eight columns are whole bytes.
+// The part of pack_quantized or affine. Eight columns are whole bytes.
 bool move_to_packed_part(const Matrix& matrix, GemvWeights& out) {
     const moe_format& format = matrix.format;
     const int64_t group = group_extent(format.group_columns);
     if (matrix.column_begin % 8) return false;
     const int64_t scale_row = format.group_rows == 1 ? matrix.row_begin : 0;
+    const int64_t first_scale = scale_row * matrix.scale_row_stride +
+                                matrix.column_begin / group * element_bytes(format.scale_type);
     out.data += matrix.row_begin * matrix.row_stride + matrix.column_begin / 8 * format.bits;
-    out.scales += scale_row * matrix.scale_row_stride +
-                  matrix.column_begin / group * element_bytes(format.scale_type);
+    out.scales += first_scale;
     if (format.zero_point == MOE_ZERO_POINT_MIDDLE) return true;
+    if (format.zero_point == MOE_ZERO_POINT_FLOAT) {
+        out.biases = matrix.zero_points + first_scale;
+        return true;
+    }
     out.zeros = matrix.zero_points + matrix.column_begin / group * 4;
     out.zero_stride = column_groups(format, matrix.whole_columns) * 4;
     out.zero_row = matrix.row_begin;

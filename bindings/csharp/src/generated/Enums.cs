@@ -282,7 +282,7 @@ namespace Moe
         Packed = 2,
         /// <summary>GPTQ v1: stored value + 1</summary>
         PackedMinusOne = 3,
-        /// <summary>one per group, of the scale's type</summary>
+        /// <summary>a bias per group, of the scale's type: value = code * scale + bias (MLX)</summary>
         Float = 4,
     }
 
