@@ -284,6 +284,8 @@ class _Reader:
             return self.namespace(words, i, names)
         if words[:1] == ["extern"] and len(words) <= 3:
             return self.scope(i + 1, names)
+        if words[-1:] == ["requires"]:  # the braces of a constraint; what it is for follows
+            return _close(self.tokens, i)
         head, words = _template_head(words)
         words = _without_macros(words)
         value = _assignment(words)

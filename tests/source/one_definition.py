@@ -50,6 +50,8 @@ SAME = [
     ("struct S { int a; };", "struct S final : Base<int> { void g() { if (a) { } } };", ["n::S"]),
     ("template <class T> struct S<T*> { };", "template <class Real> class S<Real*> { };", ["n::S<$0*>"]),
     ("template <int n> requires(is_a(n)) struct S<n> { };", "template <int m> requires(is_a(m)) struct S<m> { };", ["n::S<$0>"]),
+    ("template <class T> requires requires { typename T::A; } struct S<T> { };",
+     "template <class T> requires requires { typename T::A; } struct S<T> { int a; };", ["n::S<T>"]),
     ("enum class E : uint8_t { a, b };", "// none\nenum class E { c };", ["n::E"]),
     ("inline constexpr int v = 1;", "inline constexpr int v{2};", ["n::v"]),
     ("S::S(int a) : a_{a}, b_(f(a)) { g(); }\nint h() { }", "S::S(int) : a_(1) { }\nint h() { }", ["n::S::S", "n::h"]),
