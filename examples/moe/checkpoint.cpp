@@ -115,6 +115,8 @@ void read_formats(const moe_checkpoint* checkpoint, int32_t layer, LayerSource& 
         } else if (tensor.role == MOE_ROLE_GATE || tensor.role == MOE_ROLE_UP ||
                    tensor.role == MOE_ROLE_DOWN) {
             take(tensor.role, tensor, format);
+        } else if (tensor.role == MOE_ROLE_SHARED_GATE_UP) {
+            source.formats[MOE_ROLE_SHARED_GATE] = source.formats[MOE_ROLE_SHARED_UP] = format;
         } else {
             source.formats[tensor.role] = format;
         }

@@ -198,9 +198,10 @@ moe::LayerData* moe_checkpoint::build(const moe::LayerPlace& place) const {
     moe::LayerBuilder builder(files_, override_, place.prefix, place.number, *data);
     build_(builder);
     builder.finish();
+    const moe_layer_desc as_read = data->desc;
     overrides_.apply(data->desc);
     if (!files_.is_gguf)
-        moe::refuse_unread_keys(files_.settings, family_->name, place.number, data->desc);
+        moe::refuse_unread_keys(files_.settings, family_->name, place.number, as_read, data->desc);
     return data.release();
 }
 

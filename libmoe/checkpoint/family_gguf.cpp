@@ -176,6 +176,11 @@ void build_gguf_llama4(LayerBuilder& layer) {
     layer.desc().score = MOE_SCORE_NONE;
     layer.desc().post_score = MOE_SCORE_SIGMOID;
     layer.desc().weight_on = MOE_WEIGHT_ON_INPUT;
+    if (layer.desc().has_expert_scale)
+        fail(MOE_ERROR_UNSUPPORTED,
+             "{}: 'ffn_down_exps.scale' of llama4 multiplies what an expert gives, and its weights "
+             "multiply what it takes",
+             layer.settings().file());
 }
 
 // The factors of the experts lie beside down, and LayerBuilder finds them. The rest as in

@@ -82,7 +82,8 @@ void build_kimi_linear(LayerBuilder& layer) {
     add_latent(layer, "routed_expert_down_proj.weight", "routed_expert_up_proj.weight");
     const Settings& settings = layer.settings();
     moe_layer_desc& desc = layer.desc();
-    if (!desc.latent || !settings.find_flag("latent_moe_use_norm").value_or(false)) return;
+    const bool has_norm = layer.find("routed_expert_norm.weight") != nullptr;
+    if (!desc.latent || !settings.find_flag("latent_moe_use_norm").value_or(has_norm)) return;
     desc.has_latent_norm = 1;
     desc.latent_norm_eps = settings.number("rms_norm_eps");
     layer.vector("routed_expert_norm.weight", {MOE_ROLE_LATENT_NORM, 0, 1, desc.latent});

@@ -284,8 +284,14 @@ void LayerBuilder::weight(std::string_view name, const Wanted& wanted) {
     const size_t first = out_.tensors.size();
     const WeightName of(name);
     add_weight(of, wanted);
-    for (size_t i = first; i < out_.tensors.size(); ++i)
+    for (size_t i = first; i < out_.tensors.size(); ++i) {
+        if (wanted.unread_experts && !is_plain(out_.tensors[i].format))
+            fail(MOE_ERROR_UNSUPPORTED,
+                 "tensor '{}{}': has identity experts too, which are read of a stack in floating "
+                 "point alone, not in {}",
+                 prefix_, of.name, format_name(out_.tensors[i].format).text);
         read_companions(out_.tensors[i], of.stem, wanted);
+    }
 }
 
 void LayerBuilder::add_weight(const WeightName& of, const Wanted& wanted) {

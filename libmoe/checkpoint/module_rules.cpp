@@ -12,6 +12,8 @@ namespace moe {
 namespace {
 
 constexpr size_t most_rules = size_t{1} << 18;
+constexpr size_t most_instructions = size_t{1} << 20;  // of the patterns of a file together
+constexpr std::string_view parts[] = {"text_config", "llm_config", "language_config"};
 constexpr int deepest_config = 32;
 
 using Match = ModuleRule::Match;
@@ -23,7 +25,7 @@ bool is_plain_name(std::string_view text) {
 }  // namespace
 
 // Members of quantization_config.dynamic and extra_config, targets of config_groups; at the top, or
-// in text_config.
+// in the part of the language model.
 class ModuleRuleEvents final : public JsonEvents {
   public:
     ModuleRuleEvents(ModuleRules& rules, std::string_view file) : rules_(rules), file_(file) {}
@@ -52,7 +54,8 @@ class ModuleRuleEvents final : public JsonEvents {
         if (!std::equal(wanted.begin(), wanted.end(), path_.begin() + static_cast<ptrdiff_t>(above),
                         path_.end()))
             return false;
-        const bool is_nested = above == 3 && path_[1] == "text_config";
+        const bool is_nested = above == 3 && std::find(std::begin(parts), std::end(parts),
+                                                       path_[1]) != std::end(parts);
         return (above == 2 || is_nested) && path_[above - 1] == "quantization_config";
     }
     void add(const char* list, std::string_view written, std::string_view text,
@@ -67,8 +70,12 @@ class ModuleRuleEvents final : public JsonEvents {
         rule.stem = stem;
         rule.match = match;
         rule.is_exception = is_exception;
-        if (match == Match::AtStart || match == Match::Anywhere)
-            rule.pattern = NamePattern::parse(rules_.memory_, text);
+        if (match != Match::AtStart && match != Match::Anywhere) return;
+        rule.pattern = NamePattern::parse(rules_.memory_, text);
+        if (rule.pattern) n_instructions_ += rule.pattern->size();
+        if (n_instructions_ > most_instructions)
+            fail(MOE_ERROR_CORRUPT_FILE, "{}: the patterns of '{}' are too long together", file_,
+                 list);
     }
     void add_dynamic(std::string_view name) {
         const bool is_exception = name.starts_with("-:");
@@ -93,6 +100,7 @@ class ModuleRuleEvents final : public JsonEvents {
     std::string_view file_;
     std::vector<std::string> path_;  // of the containers that are open
     std::string name_;               // of the last member
+    size_t n_instructions_ = 0;
 };
 
 void ModuleRules::read(std::string_view text, std::string_view file) {
@@ -100,14 +108,15 @@ void ModuleRules::read(std::string_view text, std::string_view file) {
     ModuleRuleEvents events(*this, file);
     parse_config_json(text, file, deepest_config, events);
     // compressed-tensors goes by names, then patterns in the order of their texts, then classes.
-    const auto targets_in_order = [](const ModuleRule& a, const ModuleRule& b) {
-        if (a.list != "config_groups" || b.list != "config_groups") return false;
+    const auto targets =
+        std::stable_partition(rules_.begin(), rules_.end(),
+                              [](const ModuleRule& rule) { return rule.list != "config_groups"; });
+    std::stable_sort(targets, rules_.end(), [](const ModuleRule& a, const ModuleRule& b) {
         return a.match != b.match ? a.match < b.match : a.text < b.text;
-    };
-    std::stable_sort(rules_.begin(), rules_.end(), targets_in_order);
+    });
 }
 
-bool ModuleRules::matches(const ModuleRule& rule, std::string_view module) const {
+bool ModuleRules::matches(const ModuleRule& rule, std::string_view module, size_t& steps) const {
     switch (rule.match) {
         case Match::Exact:
             return module == rule.text;
@@ -121,7 +130,7 @@ bool ModuleRules::matches(const ModuleRule& rule, std::string_view module) const
     }
     const auto where =
         rule.match == Match::AtStart ? NamePattern::Where::AtStart : NamePattern::Where::Anywhere;
-    const auto found = rule.pattern ? rule.pattern->matches(module, where) : std::nullopt;
+    const auto found = rule.pattern ? rule.pattern->matches(module, where, steps) : std::nullopt;
     if (found) return *found;
     fail(MOE_ERROR_UNSUPPORTED, "{}: the pattern '{}' of '{}' is not understood", file_,
          printable(rule.written).text, rule.list);
@@ -131,8 +140,9 @@ bool ModuleRules::matches(const ModuleRule& rule, std::string_view module) const
 const ModuleRule* ModuleRules::find(std::string_view module) const {
     for (const ModuleRule& rule : rules_)
         if (rule.list == "extra_config" && rule.text == module) return &rule;
+    size_t steps = 0;
     for (const ModuleRule& rule : rules_)
-        if (matches(rule, module)) return &rule;
+        if (matches(rule, module, steps)) return &rule;
     return nullptr;
 }
 

@@ -41,7 +41,7 @@ class ModuleRules {
   private:
     friend class ModuleRuleEvents;
 
-    bool matches(const ModuleRule& rule, std::string_view module) const;
+    bool matches(const ModuleRule& rule, std::string_view module, size_t& steps) const;
 
     std::pmr::memory_resource& memory_;
     std::pmr::vector<ModuleRule> rules_;

@@ -80,6 +80,8 @@ class NamePatternParser {
         return here() - 1;
     }
     void emit_set(const NamePattern::Bytes& bytes) {
+        if (out_.sets_.size() == most_instructions) ok_ = false;
+        if (!ok_) return;
         out_.sets_.push_back(bytes);
         emit(Op::Set, out_.sets_.size() - 1);
     }
@@ -268,7 +270,7 @@ std::optional<NamePattern> NamePattern::parse(std::pmr::memory_resource& memory,
 struct NamePattern::Search {
     const NamePattern& pattern;
     std::string_view name;
-    size_t steps = 0;
+    size_t& steps;
 
     bool is_over() const { return steps > most_steps; }
 
@@ -276,8 +278,9 @@ struct NamePattern::Search {
     bool from(size_t first, size_t begin) {
         const auto& program = pattern.program_;
         const size_t places = name.size() + 1;
+        steps += program.size() * places / 64;
+        if (is_over()) return false;
         std::vector<bool> seen(program.size() * places);
-        steps += seen.size() / 64;
         std::vector<std::pair<size_t, size_t>> open = {{first, begin}};
         while (!open.empty() && !is_over()) {
             const auto [at, place] = open.back();
@@ -332,8 +335,8 @@ struct NamePattern::Search {
     }
 };
 
-std::optional<bool> NamePattern::matches(std::string_view name, Where where) const {
-    Search search{*this, name};
+std::optional<bool> NamePattern::matches(std::string_view name, Where where, size_t& steps) const {
+    Search search{*this, name, steps};
     const size_t last = where == Where::Anywhere ? name.size() : 0;
     for (size_t place = 0; place <= last; ++place) {
         if (!search.may_start(place)) continue;

@@ -20,8 +20,10 @@ class NamePattern {
                                             std::string_view text);
 
     enum class Where : uint8_t { AtStart, Anywhere };
-    // None: it takes more steps than the limit.
-    std::optional<bool> matches(std::string_view name, Where where) const;
+    // None: with the steps that were taken before it takes more than the limit.
+    std::optional<bool> matches(std::string_view name, Where where, size_t& steps) const;
+
+    size_t size() const { return program_.size() + sets_.size() * sizeof(Bytes); }
 
   private:
     friend class NamePatternParser;

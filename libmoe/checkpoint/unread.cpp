@@ -25,8 +25,8 @@ bool ends_with_any(std::string_view name, Words words) {
 // Of activations, of the attention's cache, or about the file; g_idx lies beside AWQ, too.
 bool is_harmless(std::string_view name) {
     return ends_with_any(
-        name, {"input_scale", "input_global_scale", "input_zero_point", "act_scale",
-               "act_quant_scale", "act_quant_zero_point", "output_scale", ".k_scale", ".v_scale",
+        name, {"input_scale", "input_global_scale", "input_zero_point", ".act_scale",
+               "act_quant_scale", "act_quant_zero_point", ".output_scale", ".k_scale", ".v_scale",
                ".weight_shape", ".weight_format", "g_idx"});
 }
 

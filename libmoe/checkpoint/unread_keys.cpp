@@ -354,14 +354,16 @@ bool agrees(const Entry& entry, std::string_view key, const KeyRule& rule,
 // the layer's only under these names. A list has a value for each layer.
 struct KeyName {
     std::string_view key;
+    std::string_view whole;  // with its part, without the number of a list
     bool is_listed = false;
     int64_t index = 0;
 };
 
 std::optional<KeyName> name_of(const Settings& settings, std::string_view whole) {
     const std::string_view prefix = settings.prefix();
-    KeyName name{whole};
+    KeyName name{whole, whole};
     if (!prefix.empty() && whole.starts_with(prefix)) name.key = whole.substr(prefix.size());
+    name.whole = name.key;
     for (const std::string_view part : {"ffn_config.", "moe_config.", "moe."})
         if (name.key.starts_with(part)) name.key.remove_prefix(part.size());
     const size_t dot = name.key.find('.');
@@ -371,6 +373,7 @@ std::optional<KeyName> name_of(const Settings& settings, std::string_view whole)
         return std::nullopt;
     for (const char c : digits.substr(0, 9)) name.index = 10 * name.index + (c - '0');
     name.key = name.key.substr(0, dot);
+    name.whole = name.whole.substr(0, name.whole.rfind('.'));
     name.is_listed = true;
     return name;
 }
@@ -390,19 +393,21 @@ bool is_of_layer(const Settings& settings, const KeyName& name, const KeyRule& r
                  int32_t layer) {
     if (!name.is_listed || name.index == layer) return true;
     if (rule.meaning != Meaning::Unknown || name.index != 0) return false;
-    return !settings.has(fmt::format("{}.{}", name.key, layer));
+    return !settings.has(fmt::format("{}.{}", name.whole, layer));
 }
 
 }  // namespace
 
 void refuse_unread_keys(const Settings& settings, std::string_view family, int32_t layer,
-                        const moe_layer_desc& desc) {
+                        const moe_layer_desc& as_read, const moe_layer_desc& desc) {
     for (const Entry& entry : settings.entries()) {
         if (entry.was_read) continue;
         const auto name = name_of(settings, entry.key);
         const KeyRule* rule = name ? rule_of(name->key) : nullptr;
         if (!rule || !is_of_layer(settings, *name, *rule, layer)) continue;
-        if (is_hidden(settings, entry) || agrees(entry, name->key, *rule, desc)) continue;
+        if (is_hidden(settings, entry) || agrees(entry, name->key, *rule, as_read) ||
+            agrees(entry, name->key, *rule, desc))
+            continue;
         fail(MOE_ERROR_UNSUPPORTED,
              "{}: '{}' is {}, which family '{}' neither reads nor has in layer {}; a key that "
              "changes nothing may be removed",

@@ -11,8 +11,10 @@
 namespace moe {
 
 // After the layer of this number has been read: a key that has not been, and whose value neither
-// agrees with the description nor is known to change nothing, is MOE_ERROR_UNSUPPORTED.
+// agrees with a description nor is known to change nothing, is MOE_ERROR_UNSUPPORTED. as_read: the
+// description before the caller's overrides. desc: the one with them, which may say what such a key
+// says.
 void refuse_unread_keys(const Settings& settings, std::string_view family, int32_t layer,
-                        const moe_layer_desc& desc);
+                        const moe_layer_desc& as_read, const moe_layer_desc& desc);
 
 }  // namespace moe

@@ -122,6 +122,10 @@ TEST(GgufFamilies, OthersFollowTheirArchitecture) {
     EXPECT_EQ(scout->layer_desc(1).post_score, MOE_SCORE_SIGMOID);
     EXPECT_EQ(scout->layer_desc(1).weight_on, MOE_WEIGHT_ON_INPUT);
     EXPECT_EQ(scout->layer_desc(1).renormalize, MOE_RENORMALIZE_NONE);
+    llama4.add("blk.1.ffn_down_exps.scale", {experts}, f32);
+    EXPECT_EQ(llama4.failure().text,
+              "model.gguf: 'ffn_down_exps.scale' of llama4 multiplies what an expert gives, and "
+              "its weights multiply what it takes");
 
     GgufModel ernie("ernie4_5-moe");
     ernie.add_experts(q8_0);

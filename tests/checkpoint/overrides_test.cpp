@@ -50,6 +50,17 @@ TEST(Overrides, ReplaceFieldsAndNothingElse) {
     EXPECT_EQ(std::memcmp(&back, &plain, sizeof plain), 0);
 }
 
+// A key that nobody reads and that says what the file says otherwise, too.
+TEST(Overrides, ASecondKeyOfTheSameValueStays) {
+    Model model = gpt_oss(false);
+    const moe_layer_desc plain = overridden(nullptr, model);
+    model.config.insert(1, "\"experts_per_token\":" + std::to_string(plain.top_k) + ",");
+    EXPECT_EQ(overridden("top_k=1", model).top_k, 1);
+    model.config.insert(1, "\"experts_per_token\":9,");
+    const Failure failure = layer_failure(model, 0, with_overrides("top_k=1"));
+    EXPECT_EQ(failure.status, MOE_ERROR_UNSUPPORTED) << failure.text;
+}
+
 TEST(Overrides, TakeAwayByNone) {
     const moe_layer_desc plain = overridden(nullptr, gpt_oss(false));
     ASSERT_EQ(plain.has_gate_limit, 1);

@@ -111,7 +111,8 @@ void build(OpenCheckpoint& fixed, const moe::Family& family, const moe::LayerPla
         moe::LayerBuilder builder(*fixed.files, override, place.prefix, place.number, data);
         family.build(builder);
         builder.finish();
-        moe::refuse_unread_keys(fixed.files->settings, family.name, place.number, data.desc);
+        moe::refuse_unread_keys(fixed.files->settings, family.name, place.number, data.desc,
+                                data.desc);
         const moe_status status = moe_layer_validate(&data.desc);
         promise(status == MOE_OK || status == MOE_ERROR_INVALID_ARGUMENT, "validation",
                 moe_last_error());

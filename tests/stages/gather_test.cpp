@@ -219,7 +219,8 @@ TEST(Gather, RefusesByName) {
                      "plan is NULL");
     auto nothing = sized<moe_gather_args>();
     EXPECT_MOE_OK(gather(engine, nothing));
-    auto desc = moe_test::LayerCase(test::plain_layer(64, 48, 6, 3)).plan_desc(4);
+    moe_test::LayerCase layer(test::plain_layer(64, 48, 6, 3));
+    auto desc = layer.plan_desc(4);
     desc.stages = MOE_STAGE_ROUTE;
     const moe_test::Plan plan = moe_test::make_plan(nullptr, desc);
     const moe_test::Workspace workspace = moe_test::make_workspace(nullptr, plan.get());
