@@ -93,7 +93,7 @@ class LayerBuilder {
         int64_t columns = 0;
         bool fused = false;  // a merged tensor of experts: form and override apply
         FusedForm form = {};
-        int32_t unread_experts = 0;  // at the end of a stack; of a floating-point type alone
+        int32_t unread_experts = 0;  // at the end of a stack of a floating-point type; others are refused
     };
     // A matrix with the scales that lie beside it.
     void weight(std::string_view name, const Wanted& wanted);
@@ -153,7 +153,7 @@ class LayerBuilder {
     void add_gguf(const WeightName& of, const TensorEntry& entry, const Wanted& wanted);
     bool leaves_scale(const Wanted& wanted) const;
     bool add_output_scale(const std::string& name, const Wanted& wanted);
-    // weight_fp.cpp: E4M3 and E2M1 codes.
+    // weight_fp.cpp: E4M3, E5M2 and E2M1 codes, int8 under a grid of scales.
     void add_fp8(const WeightName& of, const TensorEntry& entry, const Wanted& wanted);
     struct ScaleGroup {
         int32_t rows, columns;

@@ -1,5 +1,5 @@
-// Matrices of E4M3 and E2M1 codes as the tools write them: which scales lie beside them, and what
-// their shapes mean.
+// Matrices of E4M3, E5M2 and E2M1 codes, and of int8 under a grid of scales, as the tools write
+// them: which scales lie beside them, and what their shapes mean.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
