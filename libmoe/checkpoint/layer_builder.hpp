@@ -93,7 +93,7 @@ class LayerBuilder {
         int64_t columns = 0;
         bool fused = false;  // a merged tensor of experts: form and override apply
         FusedForm form = {};
-        int32_t unread_experts = 0;  // at the end of a stack of a floating-point type; others are refused
+        int32_t unread_experts = 0;  // at the end of a stack, in floating point alone
     };
     // A matrix with the scales that lie beside it.
     void weight(std::string_view name, const Wanted& wanted);

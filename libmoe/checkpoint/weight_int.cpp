@@ -1,5 +1,5 @@
-// Matrices of packed integers (GPTQ, AWQ, AutoRound, compressed-tensors, W4AFP8) and of bitsandbytes
-// as the tools write them, and kbit codes as `moe quantize` does.
+// Matrices of packed integers (GPTQ, AWQ, AutoRound, compressed-tensors, W4AFP8) and of
+// bitsandbytes as the tools write them, and kbit codes as `moe quantize` does.
 #include <algorithm>
 #include <array>
 #include <string>
