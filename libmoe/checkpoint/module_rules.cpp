@@ -12,11 +12,16 @@ namespace moe {
 namespace {
 
 constexpr size_t most_rules = size_t{1} << 18;
-constexpr size_t most_instructions = size_t{1} << 20;  // of the patterns of a file together
-constexpr std::string_view parts[] = {"text_config", "llm_config", "language_config"};
+constexpr size_t most_together = size_t{1} << 20;  // of the patterns of a file together
+constexpr std::string_view language_parts[] = {"text_config", "llm_config", "language_config"};
 constexpr int deepest_config = 32;
 
 using Match = ModuleRule::Match;
+
+bool is_language_part(std::string_view name) {
+    return std::find(std::begin(language_parts), std::end(language_parts), name) !=
+           std::end(language_parts);
+}
 
 bool is_plain_name(std::string_view text) {
     return text.find_first_of("*+?()[]{}|^$\\") == text.npos;
@@ -54,8 +59,7 @@ class ModuleRuleEvents final : public JsonEvents {
         if (!std::equal(wanted.begin(), wanted.end(), path_.begin() + static_cast<ptrdiff_t>(above),
                         path_.end()))
             return false;
-        const bool is_nested = above == 3 && std::find(std::begin(parts), std::end(parts),
-                                                       path_[1]) != std::end(parts);
+        const bool is_nested = above == 3 && is_language_part(path_[1]);
         return (above == 2 || is_nested) && path_[above - 1] == "quantization_config";
     }
     void add(const char* list, std::string_view written, std::string_view text,
@@ -73,7 +77,7 @@ class ModuleRuleEvents final : public JsonEvents {
         if (match != Match::AtStart && match != Match::Anywhere) return;
         rule.pattern = NamePattern::parse(rules_.memory_, text);
         if (rule.pattern) n_instructions_ += rule.pattern->size();
-        if (n_instructions_ > most_instructions)
+        if (n_instructions_ > most_together)
             fail(MOE_ERROR_CORRUPT_FILE, "{}: the patterns of '{}' are too long together", file_,
                  list);
     }

@@ -56,8 +56,9 @@ TEST(Overrides, ASecondKeyOfTheSameValueStays) {
     const moe_layer_desc plain = overridden(nullptr, model);
     model.config.insert(1, "\"experts_per_token\":" + std::to_string(plain.top_k) + ",");
     EXPECT_EQ(overridden("top_k=1", model).top_k, 1);
-    model.config.insert(1, "\"experts_per_token\":9,");
-    const Failure failure = layer_failure(model, 0, with_overrides("top_k=1"));
+    Model other = gpt_oss(false);
+    other.config.insert(1, "\"experts_per_token\":9,");
+    const Failure failure = layer_failure(other, 0, with_overrides("top_k=1"));
     EXPECT_EQ(failure.status, MOE_ERROR_UNSUPPORTED) << failure.text;
 }
 
