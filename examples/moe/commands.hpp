@@ -8,7 +8,7 @@
 
 namespace moe::cli {
 
-// What the user says of a checkpoint in place of its config; empty: what that says.
+// The user says this of a checkpoint in place of its config; empty: the config decides.
 struct ReadAs {
     std::string family;
     std::vector<std::string> settings;  // "top_k=4"

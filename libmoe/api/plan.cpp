@@ -12,7 +12,7 @@
 namespace moe {
 namespace {
 
-// Of a list that may have nulls; null where it has nothing else.
+// The list may have nulls; the answer is null where it has nothing else.
 const moe_format* most_common(const std::vector<const moe_format*>& formats) {
     std::vector<std::pair<const moe_format*, int64_t>> counts;
     for (const moe_format* one : formats) {

@@ -26,7 +26,7 @@ class PlanDesc {
     moe_slice slice_{};
     moe_format formats_[MOE_ROLE_COUNT]{};
     const moe_format* format_pointers_[MOE_ROLE_COUNT]{};
-    // Of single experts; pointers go into the list or to those of the checkpoint.
+    // Formats of single experts; pointers go into the list or to those of the checkpoint.
     std::vector<moe_format> expert_formats_;
     std::vector<const moe_format*> expert_pointers_;
 };

@@ -79,7 +79,7 @@ moe_checkpoint::moe_checkpoint(moe_runtime* runtime, const char* path,
     for (const moe::LayerPlace& place : places) layers_.push_back({place});
 }
 
-// As config.json counts them; 0 where it does not.
+// config.json counts them; 0 where it does not.
 int32_t moe_checkpoint::n_decoder_layers() const {
     if (files_.is_gguf) return 0;
     const auto n = files_.settings.find_integer({"num_hidden_layers", "n_layers", "num_layers"}, 0,

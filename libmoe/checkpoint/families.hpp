@@ -175,10 +175,11 @@ void require_flag(const Settings& settings, std::string_view key, bool fixed);
 std::optional<int64_t> find_layer_integer(const LayerBuilder& layer, SettingKeys keys, int64_t low,
                                           int64_t high);
 void set_routed_scale(LayerBuilder& layer, std::string_view key, float implied);
-// Of gate and up before the activation, as DeepSeek-V4 has it, or of the activated gate and of up,
-// as Step has it. Zero is none.
+// A limit bounds gate and up before the activation, as in DeepSeek-V4, or the activated gate and
+// up, as in Step. Zero is none.
 void set_limit_before(moe_layer_desc& desc, float limit);
 void set_limit_after(moe_layer_desc& desc, float limit);
+void set_shared_limit_before(moe_layer_desc& desc, float limit);
 void set_shared_limit_after(moe_layer_desc& desc, float limit);
 // The value for this layer in a list; 0 where there is none.
 float number_of_layer(const LayerBuilder& layer, std::string_view key);

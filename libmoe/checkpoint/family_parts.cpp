@@ -115,6 +115,12 @@ void set_limit_after(moe_layer_desc& desc, float limit) {
     desc.post_limit = desc.up_limit = limit;
 }
 
+void set_shared_limit_before(moe_layer_desc& desc, float limit) {
+    if (limit <= 0) return;
+    desc.has_shared_gate_limit = desc.has_shared_up_limit = 1;
+    desc.shared_gate_limit = desc.shared_up_limit = limit;
+}
+
 void set_shared_limit_after(moe_layer_desc& desc, float limit) {
     if (limit <= 0) return;
     desc.has_shared_post_limit = desc.has_shared_up_limit = 1;

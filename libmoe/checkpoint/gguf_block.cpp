@@ -227,20 +227,11 @@ void set_limits(LayerBuilder& layer, const GgufFacts& facts) {
     if (found.value_or(0.0f) > 0 && facts.shared_limit == GgufSharedLimit::None)
         fail_ignored(layer, shared_key, *found, "have no limit of the shared expert");
     const bool before = facts.limit == GgufLimit::BeforeActivation;
-    if (limit > 0) {
-        (before ? desc.has_gate_limit : desc.has_post_limit) = 1;
-        (before ? desc.gate_limit : desc.post_limit) = limit;
-        desc.has_up_limit = 1;
-        desc.up_limit = limit;
-    }
+    before ? set_limit_before(desc, limit) : set_limit_after(desc, limit);
     if (facts.shared_limit == GgufSharedLimit::None || !desc.shared_intermediate) return;
     const bool as_experts = facts.shared_limit == GgufSharedLimit::ByKeyOrAsExperts;
     const float shared = found.value_or(as_experts ? limit : 0.0f);
-    if (shared <= 0) return;
-    (before ? desc.has_shared_gate_limit : desc.has_shared_post_limit) = 1;
-    (before ? desc.shared_gate_limit : desc.shared_post_limit) = shared;
-    desc.has_shared_up_limit = 1;
-    desc.shared_up_limit = shared;
+    before ? set_shared_limit_before(desc, shared) : set_shared_limit_after(desc, shared);
 }
 
 void refuse_softcap(const LayerBuilder& layer) {

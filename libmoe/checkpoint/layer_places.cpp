@@ -62,7 +62,7 @@ std::string_view before(std::string_view name, std::string_view rest) {
     return name.substr(0, name.size() - rest.size());
 }
 
-// Of the name after a root: "3.mlp.experts.0.up_proj.weight".
+// rest: the name after a root, "3.mlp.experts.0.up_proj.weight".
 std::optional<LayerPlace> place_below(std::string_view name, std::string_view rest,
                                       bool of_whole_layer) {
     const auto number = take_number(rest);

@@ -32,7 +32,7 @@ class ModuleRules {
   public:
     explicit ModuleRules(std::pmr::memory_resource& memory) : memory_(memory), rules_(&memory) {}
 
-    // Of config.json.
+    // text: config.json.
     void read(std::string_view text, std::string_view file);
     // The rule that counts for a module, null: none. Fails where a pattern that comes before it is
     // not understood.

@@ -1,4 +1,4 @@
-// What the caller of moe_checkpoint_open says of the layers in place of the files: fields of
+// The caller of moe_checkpoint_open may say of the layers, in place of the files: fields of
 // moe_layer_desc by name, "top_k=4, renormalize=sum_clamp, gate_limit=none".
 #pragma once
 

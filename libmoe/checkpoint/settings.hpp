@@ -58,7 +58,7 @@ class Settings {
     float number(std::string_view key) const;  // absence as of integer
     std::optional<bool> find_flag(std::string_view key) const;
     std::optional<std::string_view> find_text(std::string_view key) const;
-    // Of an array; none where the key is absent or something else.
+    // The length of an array; none where the key is absent or something else.
     std::optional<int64_t> find_length(std::string_view key) const;
 
     // All of them, sorted by key; of equal keys the last one counts. A layer is built under the

@@ -13,7 +13,7 @@
 namespace moe {
 namespace {
 
-// What a key says of a layer. Its value must then be what the description says, too.
+// A key says this of a layer, and its value must then be what the description says, too.
 enum class Meaning {
     Nothing,        // it changes no result, or tensors and their shapes say the same
     RoutedScale,    // a factor of the chosen weights

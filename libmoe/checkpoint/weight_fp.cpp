@@ -56,7 +56,7 @@ bool LayerBuilder::is_transposed(const Wanted& wanted) const {
     return wanted.fused && resolve(wanted.form).orientation == MOE_ORIENTATION_IN_OUT;
 }
 
-// Of a merged gate and up whose halves are not interleaved: the rows of each.
+// The rows of gate and of up, where they are merged and not interleaved.
 int64_t LayerBuilder::half_rows(const Wanted& wanted) const {
     const bool has_halves =
         wanted.role == MOE_ROLE_GATE_UP && resolve(wanted.form).order != MOE_GATE_UP_INTERLEAVED;
