@@ -4,6 +4,7 @@
 // moe_checkpoint_open names the family.
 #include <string>
 
+#include "libmoe/base/fmt.hpp"
 #include "libmoe/checkpoint/families.hpp"
 
 namespace moe {

@@ -2,6 +2,7 @@
 #include "libmoe/checkpoint/module_rules.hpp"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "libmoe/base/error.hpp"

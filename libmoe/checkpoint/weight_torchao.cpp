@@ -6,6 +6,7 @@
 // A scale has the dimensions of the matrix, each divided by that of a block.
 #include <algorithm>
 
+#include "libmoe/base/fmt.hpp"
 #include "libmoe/checkpoint/layer_builder.hpp"
 #include "libmoe/formats/format.hpp"
 

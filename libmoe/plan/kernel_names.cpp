@@ -7,6 +7,7 @@
 #include <new>
 #include <utility>
 
+#include "libmoe/base/fmt.hpp"
 #include "libmoe/weights/device_weights.hpp"
 
 namespace moe {
