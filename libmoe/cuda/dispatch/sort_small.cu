@@ -1,16 +1,15 @@
 // The sort of a small batch by local expert (sort.cu has the rules and serves all others). It is
-// one thread block, so that it waits for memory and four barriers only. The same threads do the
-// work that is fused into the launch (SortAlong); only the arranging of tokens has blocks of its
-// own.
+// one thread block, so that it waits for memory and four barriers only. Other blocks of the launch
+// convert a given routing and arrange tokens (SortAlong). Code that a block runs once costs what
+// its instructions take to fetch, so the sorting block has as few as possible.
 //
 // Inputs: ids [T, k] of int32, dense, T k up to max_fused_sort_slots, n_local up to
-// max_fused_sort_experts; or a GivenRouting to convert first. Outputs: Rows; experts begin on a
+// max_fused_sort_experts; or those of a GivenRouting. Outputs: Rows; experts begin on a
 // multiple of row_alignment. Rows stay below 2^15, tiles below 2^11, tiles of large experts below
 // 2^9. A thread owns one expert and one slot, or eight slots; a warp owns a range of adjacent
 // slots, in groups of 32.
-//   1. thread = slots: load the ids, or convert the caller's; find the experts; rank the warp's
-//      slots of one expert by match_any and by the warp's own count for each expert, in shared
-//      memory
+//   1. thread = slots: load the ids; find the experts; rank the warp's slots of one expert by
+//      match_any and by the warp's own count for each expert, in shared memory
 //   2. thread = expert: counts become sums over the warps before, whose total is the expert's rows;
 //      one scan over packed words gives rows and tiles of all experts before
 //   3. store begin, count, tiles and padding of the expert
@@ -59,18 +58,36 @@ struct OwnSlot {
     int32_t rank;    // among the warp's slots with this expert
 };
 
-__device__ int32_t id_of_slot(const SortInput& input, const Along& along, int32_t slot,
-                              FaultWords* faults) {
-    return along.takes_routing ? take_slot(along.given, along.published, slot / input.top_k,
-                                           slot % input.top_k, faults)
-                               : input.ids[slot];
+// ids[g] becomes the id of slot_of(g), or -1 from slot `end` on.
+template <int32_t groups, class SlotOf>
+__device__ void load_ids(const SortInput& input, const Along& along, int32_t end,
+                         const SlotOf& slot_of, int32_t (&ids)[groups]) {
+    const auto load = [&](const auto& id_of) {
+#pragma unroll
+        for (int32_t g = 0; g < groups; g++) ids[g] = slot_of(g) < end ? id_of(slot_of(g)) : -1;
+    };
+    const GivenRouting& given = along.given;
+    const bool is_dense = given.ids_stride == given.top_k;
+    int32_t n_bad = 0;  // reported where the routing is converted
+    if (!along.takes_routing)
+        load([&](int32_t slot) { return input.ids[slot]; });
+    else if (is_dense)
+        load([&](int32_t slot) { return given_id(given, 0, slot, n_bad); });
+    else
+        load([&](int32_t slot) {
+            return given_id(given, slot / given.top_k, slot % given.top_k, n_bad);
+        });
 }
 
-__device__ int32_t expert_of_id(const SortInput& input, int32_t id, FaultWords* faults) {
-    bool is_bad;
-    const int32_t e = local_expert(input, id, is_bad);
-    if (is_bad) report_fault(faults, MOE_FAULT_ID_OUT_OF_RANGE, 1);
-    return e;
+// Converts the caller's routing, by all threads of n_blocks thread blocks.
+__device__ void take_slots(const Along& along, int32_t n_slots, int32_t block, int32_t n_blocks,
+                           FaultWords* faults) {
+    const auto n_threads = static_cast<int32_t>(blockDim.x);
+    const int32_t k = along.given.top_k;
+#pragma unroll 1
+    for (int32_t slot = block * n_threads + static_cast<int32_t>(threadIdx.x); slot < n_slots;
+         slot += n_blocks * n_threads)
+        take_slot(along.given, along.published, slot / k, slot % k, faults);
 }
 
 // Ranks 32 adjacent slots. counts belong to the warp, one for each expert.
@@ -169,7 +186,12 @@ __global__ void __launch_bounds__(max_threads)
     extern __shared__ uint16_t counts[];
     if (blockIdx.x > 0) {
         begin_after_previous_kernel();
-        return arrange(along.arrange, 1);
+        const auto block = static_cast<int32_t>(blockIdx.x) - 1;
+        if (along.takes_routing)
+            take_slots(along, true_tokens(tokens) * input.top_k, block,
+                       static_cast<int32_t>(gridDim.x) - 1, faults);
+        if (block < along.arrange.n_blocks) arrange(along.arrange, 1);
+        return;
     }
     const auto i = static_cast<int32_t>(threadIdx.x);
     const auto n_threads = static_cast<int32_t>(blockDim.x);
@@ -185,17 +207,20 @@ __global__ void __launch_bounds__(max_threads)
     const int32_t first_slot = warp_index() * 32 * deal.groups + lane_index();
     const auto slot = [&](int32_t g) { return g < deal.groups ? first_slot + 32 * g : n_slots; };
     int32_t ids[groups];
-#pragma unroll
-    for (int32_t g = 0; g < groups; g++)
-        ids[g] = slot(g) < end ? id_of_slot(input, along, slot(g), faults) : -1;
+    load_ids(input, along, end, slot, ids);
     uint16_t* of_warp = counts + min(warp_index(), deal.n_warps - 1) * input.n_local;
     OwnSlot own[groups];
+    int32_t n_bad = 0;
     __syncthreads();
     if (warp_index() < deal.n_warps) {
 #pragma unroll
-        for (int32_t g = 0; g < groups; g++)
-            own[g] = rank_in_warp(expert_of_id(input, ids[g], faults), of_warp);
+        for (int32_t g = 0; g < groups; g++) {
+            bool is_bad;
+            own[g] = rank_in_warp(local_expert(input, ids[g], is_bad), of_warp);
+            n_bad += is_bad;
+        }
     }
+    if (n_bad) report_fault(faults, MOE_FAULT_ID_OUT_OF_RANGE, n_bad);
     __syncthreads();
 
     const bool is_expert = i < experts_of(input);
@@ -248,10 +273,12 @@ void run_sort_small_batch(const DeviceFacts& device, const SortInput& input,
     done.token_rule = along.token_rule;
     const int32_t n_threads = 32 * std::max(deal.n_warps, divide_up(experts_of(input), 32));
     done.arrange = arrange_along(device, along, tokens, n_threads);
+    const int32_t n_taking = along.given ? divide_up(n_slots, n_threads) : 0;
     launch("sort_small_batch",
            deal.groups == 1 ? sort_small_batch<1> : sort_small_batch<max_groups>,
-           1 + done.arrange.n_blocks, n_threads, static_cast<size_t>(n_counts) * sizeof(uint16_t),
-           stream, input, tokens, rows, rule, done, faults);
+           1 + std::max(done.arrange.n_blocks, n_taking), n_threads,
+           static_cast<size_t>(n_counts) * sizeof(uint16_t), stream, input, tokens, rows, rule,
+           done, faults);
 }
 
 void prepare_sort_small_batch() {

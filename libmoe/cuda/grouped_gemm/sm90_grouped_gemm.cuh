@@ -85,7 +85,9 @@ __device__ __forceinline__ Codebooks take_codebook(uint32_t stage_header, const 
         constexpr uint32_t pair_bytes = pair_table_bytes<Dequant::type, Shape>;
         if constexpr (pair_bytes > 0 && Dequant::scales_after) {
             static_assert(pair_bytes == Dequant::Values::table_bytes);
-            const int32_t most = Dequant::groups_apart || are_whole ? Shape::most_rows_by_warp : 8;
+            const int32_t most = are_whole               ? Shape::most_rows
+                                 : Dequant::groups_apart ? Shape::most_rows_by_warp
+                                                         : 8;
             if (work_tile.width <= most) {
                 named_barrier(3, 256);
                 Dequant::Values::store(codebooks.values, codebooks.pairs, threadIdx.x);

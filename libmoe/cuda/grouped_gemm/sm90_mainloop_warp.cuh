@@ -154,10 +154,6 @@ struct WarpMainloop {
     }
 };
 
-// The epilogue multiplies by the residual scale, which operands without scales do not lack.
-template <class Dequant>
-constexpr float without_residual = 1.0f / Dequant::residual_scale;
-
 // Mainloop for a grid whose groups are whole blocks of 64 k: the scales of a block are applied to
 // its accumulators.
 template <class Dequant, class Shape, int width>

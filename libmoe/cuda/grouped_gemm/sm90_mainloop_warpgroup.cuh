@@ -10,7 +10,9 @@
 //
 // 1. Wait for a stage's full barrier.
 // 2. Per block of 64 k: dequantize to A fragments, issue wgmma, load the words of the next block,
-//    wait for wgmma.
+//    wait for wgmma. A grid of a codebook whose groups are whole blocks has A fragments without
+//    scales, and the scales of a group are applied to its accumulators; not where bits must be
+//    those of the wide mainloop, too.
 // 3. Arrive at the stage's empty barrier.
 #pragma once
 
@@ -19,27 +21,86 @@
 
 namespace moe::cuda {
 
+// The A fragments of the blocks in order, with scales.
+template <class Dequant, class Shape, int width>
+struct ScaledFragments {
+    StagedTile<Dequant, Shape>& tile;
+    typename Dequant::Table table;
+
+    __device__ ScaledFragments(StagedTile<Dequant, Shape>& tile_, const Codebooks& codebook)
+        : tile(tile_), table(codebook.values) {}
+    __device__ __forceinline__ void dequantize(const typename Dequant::Words& words, uint32_t data,
+                                               uint32_t in_stage, uint32_t block, uint32_t (&a)[16],
+                                               float (&)[width / 2]) {
+        tile.dequantize(words, table, data, in_stage, block, a);
+    }
+    __device__ __forceinline__ void finish(float (&)[width / 2]) {}
+};
+
+// Those of a grid whose groups are whole blocks, without scales: `c` are the accumulators of a
+// group, which are added to the total with its scale.
+template <class Dequant, class Shape, int width>
+struct LevelFragments {
+    StagedTile<Dequant, Shape>& tile;
+    typename Dequant::Values values;
+    typename Dequant::LevelScales scales;
+    float total[width / 2] = {};
+
+    __device__ LevelFragments(StagedTile<Dequant, Shape>& tile_, const Codebooks& codebook)
+        : tile(tile_), values(codebook.values, codebook.pairs, tile_.lane) {}
+    __device__ __forceinline__ void dequantize(const typename Dequant::Words& words, uint32_t data,
+                                               uint32_t in_stage, uint32_t block, uint32_t (&a)[16],
+                                               float (&c)[width / 2]) {
+        if (block >= tile.kept_until) {
+            if (block > 0) add_group(c);
+            tile.keep_scales(scales, data, in_stage, block);
+        }
+#pragma unroll
+        for (int j = 0; j < 4; ++j) Dequant::spread(words, values, scales, j, a + 4 * j);
+    }
+    __device__ __forceinline__ void finish(float (&c)[width / 2]) {
+        add_group(c);
+#pragma unroll
+        for (int i = 0; i < width / 2; ++i) c[i] = total[i] * without_residual<Dequant>;
+    }
+
+  private:
+    __device__ __forceinline__ void add_group(float (&c)[width / 2]) {
+        const RowFactors factors = scales.factors();
+#pragma unroll
+        for (int i = 0; i < width / 2; ++i) {
+            total[i] = fmaf(c[i], factors.of_product[i >> 1 & 1], total[i]);
+            c[i] = 0.0f;
+        }
+    }
+};
+
 template <class Dequant, class Shape>
 struct WarpgroupMainloop {
     static constexpr PackedType type = Dequant::type;
 
     Pipeline<type, Shape>& pipeline;
     StagedTile<Dequant, Shape> tile;
-    typename Dequant::Table table;
+    Codebooks codebook;
+    bool is_batch_invariant;
 
     __device__ WarpgroupMainloop(const LaneWork& work, Pipeline<type, Shape>& pipeline_,
-                                 const Codebooks& codebook)
-        : pipeline(pipeline_), tile(work), table(codebook.values) {}
+                                 const Codebooks& codebook_)
+        : pipeline(pipeline_),
+          tile(work),
+          codebook(codebook_),
+          is_batch_invariant(work.gemm.batch_invariant) {}
 
     // Multiplies the n blocks of a stage; `block` is the first.
-    template <int width>
-    __device__ __forceinline__ void stage(float (&d)[width / 2], uint32_t block, uint32_t n) {
+    template <int width, class Fragments>
+    __device__ __forceinline__ void stage(Fragments& fragments, float (&d)[width / 2],
+                                          uint32_t block, uint32_t n) {
         const uint32_t data = pipeline.data();
         uint32_t rows = wgmma_rows(data);
         typename Dequant::Words words = tile.load(data, 0, block);
         for (uint32_t i = 0; i < n; ++i) {
             uint32_t a[16];
-            tile.dequantize(words, table, data, i, block + i, a);
+            fragments.dequantize(words, data, i, block + i, a, d);
             wgmma_fence();
 #pragma unroll
             for (int j = 0; j < 4; ++j)
@@ -54,25 +115,37 @@ struct WarpgroupMainloop {
         }
     }
 
-    template <int width>
+    template <int width, template <class, class, int> class Fragments>
     __device__ __forceinline__ void run_width(Accumulators<Shape>& accum, uint32_t n_blocks) {
+        Fragments<Dequant, Shape, width> fragments(tile, codebook);
         constexpr uint32_t per_stage = Stages<type, Shape>::blocks(width);
         float d[width / 2];
 #pragma unroll
         for (float& value : d) value = 0.0f;
         for (uint32_t block = 0; block < n_blocks; block += per_stage) {
             pipeline.wait_full();
-            stage<width>(d, block, min(per_stage, n_blocks - block));
+            stage<width>(fragments, d, block, min(per_stage, n_blocks - block));
             if (tile.lane == 0) mbarrier_arrive(pipeline.empty());
             pipeline.advance();
         }
+        fragments.finish(d);
 #pragma unroll
         for (int i = 0; i < width / 2; ++i) accum[i] = d[i];
     }
 
+    template <template <class, class, int> class Fragments>
+    __device__ __forceinline__ void run_with(Accumulators<Shape>& accum, uint32_t n_blocks) {
+        if (tile.width == 32) return run_width<32, Fragments>(accum, n_blocks);
+        run_width<48, Fragments>(accum, n_blocks);
+    }
+
     __device__ __forceinline__ void run(Accumulators<Shape>& accum, uint32_t n_blocks, int32_t) {
-        if (tile.width == 32) return run_width<32>(accum, n_blocks);
-        run_width<48>(accum, n_blocks);
+        // In kernels of integers this would make the loops of few rows spill.
+        if constexpr (type == PackedType::grid_codebook) {
+            if (tile.records.are_whole && !is_batch_invariant)
+                return run_with<LevelFragments>(accum, n_blocks);
+        }
+        run_with<ScaledFragments>(accum, n_blocks);
     }
 };
 

@@ -63,6 +63,10 @@ struct Codebooks {
     uint32_t values, pairs;
 };
 
+// The epilogue multiplies by the residual scale, which operands without scales do not lack.
+template <class Dequant>
+constexpr float without_residual = 1.0f / Dequant::residual_scale;
+
 // A consumer warp's packed tile in the stages of a work tile.
 template <class Dequant, class Shape>
 struct StagedTile {

@@ -21,6 +21,13 @@ __device__ inline int32_t checked_id(int64_t id, int32_t n_all, int32_t& n_bad) 
     return -1;
 }
 
+// The id of slot j of token t, -1 where it is out of range.
+__device__ inline int32_t given_id(const GivenRouting& given, int32_t t, int32_t j,
+                                   int32_t& n_bad) {
+    return checked_id(id_at(given.ids, given.ids_type, t * given.ids_stride + j),
+                      given.n_experts_all, n_bad);
+}
+
 __device__ inline void publish(const SelectOutput& output, int32_t k, int32_t t, int32_t j,
                                int32_t id, float weight) {
     const int64_t slot = static_cast<int64_t>(t) * k + j;
@@ -38,8 +45,7 @@ __device__ inline int32_t take_slot(const GivenRouting& given, const SelectOutpu
         given.weights ? load_value(given.weights, given.weights_type, t * given.weights_stride + j)
                       : 0.0f;
     int32_t n_bad = 0;
-    const int32_t id = checked_id(id_at(given.ids, given.ids_type, t * given.ids_stride + j),
-                                  given.n_experts_all, n_bad);
+    const int32_t id = given_id(given, t, j, n_bad);
     if (n_bad) report_fault(faults, MOE_FAULT_ID_OUT_OF_RANGE, n_bad);
     publish(output, given.top_k, t, j, id, n_bad ? 0.0f : weight);
     return id;
