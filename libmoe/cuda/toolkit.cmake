@@ -39,7 +39,7 @@ string(REGEX REPLACE "([0-9]+[af]?)-real" "sm_\\1" MOE_CUDA_ARCHITECTURES_TEXT "
 string(REGEX REPLACE "([0-9]+[af]?)-virtual" "compute_\\1" MOE_CUDA_ARCHITECTURES_TEXT "${MOE_CUDA_ARCHITECTURES_TEXT}")
 list(JOIN MOE_CUDA_ARCHITECTURES_TEXT " " MOE_CUDA_ARCHITECTURES_TEXT)
 
-set(MOE_CUDA_FLAGS --expt-relaxed-constexpr -Xfatbin=-compress-all -Xcompiler=-Wall,-Wextra,-ffp-contract=off)
+set(MOE_CUDA_FLAGS --expt-relaxed-constexpr -Xfatbin=-compress-all --compress-mode=size -Xcompiler=-Wall,-Wextra,-ffp-contract=off)
 if(MOE_WERROR)
   list(APPEND MOE_CUDA_FLAGS -Werror=all-warnings -Xcompiler=-Werror)
 endif()

@@ -3,6 +3,7 @@
 #include "libmoe/cuda/runtime/check.hpp"
 
 #include "libmoe/base/error.hpp"
+#include "libmoe/cuda/backend.hpp"
 
 namespace moe::cuda {
 namespace {
@@ -17,6 +18,7 @@ moe_status status_of(cudaError_t error) {
         case cudaErrorSystemDriverMismatch:
         case cudaErrorSystemNotReady:
         case cudaErrorCompatNotSupportedOnDevice:
+        case cudaErrorNoKernelImageForDevice:
             return MOE_ERROR_NO_DEVICE;
         default:
             return MOE_ERROR_DEVICE;
@@ -26,6 +28,9 @@ moe_status status_of(cudaError_t error) {
 }  // namespace
 
 void fail_cuda(cudaError_t error, const char* what) {
+    if (error == cudaErrorNoKernelImageForDevice)
+        fail(status_of(error), "{}: this build of libmoe has code for {} and none for this GPU",
+             what, architectures());
     fail(status_of(error), "{}: {}: {}", what, cudaGetErrorName(error), cudaGetErrorString(error));
 }
 
