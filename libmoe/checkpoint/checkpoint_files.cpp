@@ -280,8 +280,7 @@ void CheckpointFiles::read_config(std::string_view folder) {
              printable(folder).text, config_name);
     }
     const std::pmr::string text = read_whole(memory, path, largest_config);
-    read_settings_json(text, config_name, settings);
-    rules.read(text, config_name);
+    rules.read(text, config_name, settings);
     // Models that see or hear keep the language model's values apart: transformers', InternVL's,
     // DeepSeek-VL's.
     for (const char* part : {"text_config.", "llm_config.", "language_config."}) {

@@ -15,7 +15,6 @@ namespace {
 constexpr size_t most_rules = size_t{1} << 18;
 constexpr size_t most_together = size_t{1} << 20;  // of the patterns of a file together
 constexpr std::string_view language_parts[] = {"text_config", "llm_config", "language_config"};
-constexpr int deepest_config = 32;
 
 using Match = ModuleRule::Match;
 
@@ -108,10 +107,10 @@ class ModuleRuleEvents final : public JsonEvents {
     size_t n_instructions_ = 0;
 };
 
-void ModuleRules::read(std::string_view text, std::string_view file) {
+void ModuleRules::read(std::string_view text, std::string_view file, Settings& settings) {
     file_ = file;
     ModuleRuleEvents events(*this, file);
-    parse_config_json(text, file, deepest_config, events);
+    read_settings_json(text, file, settings, &events);
     // compressed-tensors goes by names, then patterns in the order of their texts, then classes.
     const auto targets =
         std::stable_partition(rules_.begin(), rules_.end(),

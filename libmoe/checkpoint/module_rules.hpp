@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "libmoe/checkpoint/name_pattern.hpp"
+#include "libmoe/checkpoint/settings.hpp"
 
 namespace moe {
 
@@ -32,8 +33,8 @@ class ModuleRules {
   public:
     explicit ModuleRules(std::pmr::memory_resource& memory) : memory_(memory), rules_(&memory) {}
 
-    // text: config.json.
-    void read(std::string_view text, std::string_view file);
+    // text: config.json, parsed once; all its values go into the settings.
+    void read(std::string_view text, std::string_view file, Settings& settings);
     // The rule that counts for a module, null: none. Fails where a pattern that comes before it is
     // not understood.
     const ModuleRule* find(std::string_view module) const;
