@@ -25,8 +25,8 @@ bool ends_with_any(std::string_view name, Words words) {
 // Endings of names that real files have and that change no result.
 constexpr std::string_view harmless[] = {
     // Scales of quantised activations; values are multiplied as they are.
-    "input_scale", "input_global_scale", "input_zero_point", ".act_scale", "act_quant_scale",
-    "act_quant_zero_point", ".output_scale",
+    "input_scale", "input_scale_ub", "input_global_scale", "input_zero_point", ".act_scale",
+    "act_quant_scale", "act_quant_zero_point", ".output_scale",
     // Of the attention's cache.
     ".k_scale", ".v_scale",
     // About the file. AWQ has no order of columns, yet some of its files have a table of one.
