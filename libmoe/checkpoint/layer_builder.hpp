@@ -146,6 +146,7 @@ class LayerBuilder {
     // act_order that changes nothing, in the whole layer: its matrices then need no table.
     void drop_needless_orders();
     void complete_pre_quant_scales();
+    void refuse_transform(std::string_view stem) const;
     void add_weight(const WeightName& of, const Wanted& wanted);
     bool add_quantised(const WeightName& of, const Wanted& wanted);
     bool has_float_scales(const WeightName& of) const;
