@@ -150,6 +150,7 @@ class LayerBuilder {
     void add_weight(const WeightName& of, const Wanted& wanted);
     bool add_quantised(const WeightName& of, const Wanted& wanted);
     bool has_float_scales(const WeightName& of) const;
+    bool is_all_zero(const TensorEntry& entry) const;
     void add_plain(const TensorEntry& entry, const Wanted& wanted);
     void add_gguf(const WeightName& of, const TensorEntry& entry, const Wanted& wanted);
     bool leaves_scale(const Wanted& wanted) const;

@@ -114,10 +114,7 @@ bool LayerBuilder::is_zero_bias_of_codes(const TensorEntry& entry) const {
     constexpr std::string_view end = ".bias";
     if (!entry.name.ends_with(end)) return false;
     const std::string stem(entry.name.substr(0, entry.name.size() - end.size()));
-    if (!files_.index.find(stem + ".qweight")) return false;
-    std::pmr::string bytes(entry.bytes, '\0', &files_.memory);
-    files_.files[entry.file].read(entry.offset, entry.bytes, bytes.data());
-    return bytes.find_first_not_of('\0') == bytes.npos;
+    return files_.index.find(stem + ".qweight") && is_all_zero(entry);
 }
 
 void LayerBuilder::refuse_unread(const TensorEntry& entry) const {
