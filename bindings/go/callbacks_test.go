@@ -176,3 +176,8 @@ func TestParallelForOfTheCaller(t *testing.T) {
 		t.Fatal(calls, most)
 	}
 }
+
+func TestLoadingInTheBackgroundIsAGoroutine(t *testing.T) {
+	shows(t, "CALL-06")
+	t.Skip("a goroutine that calls LoadCheckpoint loads in the background; its Progress cancels")
+}

@@ -22,7 +22,8 @@ Runtime make_noting_runtime(std::vector<std::string>& notes) {
     auto desc = sized<moe_runtime_desc>();
     desc.n_threads = 1;
     desc.log = [](moe_log_level, const char* message, void* user_data) {
-        // One line counts what the file has, which the command says itself.
+        // One line counts what the file has, which the command says itself. moe.h gives a line no
+        // more than its level, which is that of the notes, so the line is known by how it begins.
         if (std::string_view(message).substr(0, 11) != "checkpoint ")
             static_cast<std::vector<std::string>*>(user_data)->emplace_back(message);
     };

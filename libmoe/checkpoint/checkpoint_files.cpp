@@ -63,6 +63,16 @@ bool is_gguf_file(const File& file) {
     return std::string_view(magic, sizeof magic) == "GGUF" || file.path().ends_with(".gguf");
 }
 
+// What a clone without Git LFS has in the place of a large file.
+void refuse_lfs_pointer(const File& file) {
+    constexpr std::string_view beginning = "version https://git-lfs";
+    char text[beginning.size()] = {};
+    if (file.size() >= sizeof text) file.read(0, sizeof text, text);
+    if (std::string_view(text, sizeof text) == beginning)
+        fail(MOE_ERROR_CORRUPT_FILE,
+             "{}: is a pointer of Git LFS; the file itself has not been fetched", file.name());
+}
+
 constexpr std::string_view gguf_extension = ".gguf", safetensors_extension = ".safetensors";
 
 // stem-00001-of-00003.gguf
@@ -236,10 +246,14 @@ void CheckpointFiles::open_shards(std::string_view folder, const ShardIndex& sha
     check_shard_index(shards, index, index_name);
 }
 
+void CheckpointFiles::add_file(std::string_view path) {
+    refuse_lfs_pointer(files.emplace_back(memory, path, io));
+}
+
 void CheckpointFiles::open_all(const std::vector<std::string>& paths) {
     files.reserve(paths.size());
     for (const std::string& path : paths) {
-        files.emplace_back(memory, path, io);
+        add_file(path);
         read_safetensors(memory, files.back(), static_cast<uint32_t>(files.size() - 1), index);
     }
     index.finish(files);
@@ -260,7 +274,7 @@ bool CheckpointFiles::open_shards_with(std::string_view path) {
 }
 
 void CheckpointFiles::open_one(std::string_view path) {
-    files.emplace_back(memory, path, io);
+    add_file(path);
     is_gguf = is_gguf_file(files.front());
     if (is_gguf) {
         open_gguf(path);
@@ -280,8 +294,7 @@ void CheckpointFiles::read_config(std::string_view folder) {
              printable(folder).text, config_name);
     }
     const std::pmr::string text = read_whole(memory, path, largest_config);
-    read_settings_json(text, config_name, settings);
-    rules.read(text, config_name);
+    rules.read(text, config_name, settings);
     // Models that see or hear keep the language model's values apart: transformers', InternVL's,
     // DeepSeek-VL's.
     for (const char* part : {"text_config.", "llm_config.", "language_config."}) {
@@ -300,7 +313,7 @@ void CheckpointFiles::open_gguf(std::string_view path) {
     if (split) {
         files.clear();
         for (uint32_t part = 0; part < n_parts; ++part) {
-            files.emplace_back(memory, split->part_path(part), io);
+            add_file(split->part_path(part));
         }
     }
     settings.set_file(files.front().name());

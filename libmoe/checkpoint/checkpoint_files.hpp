@@ -47,6 +47,7 @@ struct CheckpointFiles {
     static bool has_any_shard(std::string_view folder, const ShardIndex& shards);
     void open_shards(std::string_view folder, const ShardIndex& shards);
     bool open_shards_with(std::string_view path);
+    void add_file(std::string_view path);
     void open_all(const std::vector<std::string>& paths);
     void open_one(std::string_view path);
     void read_config(std::string_view folder);

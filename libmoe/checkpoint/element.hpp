@@ -24,4 +24,9 @@ const Element* ggml_element(uint32_t id);
 // Stands for every type of ggml that is not listed, such as those of forks. Its sizes are unknown.
 extern const Element unknown_ggml_element;
 
+// Scales that are powers of two: some tools have no type for them and write bytes.
+inline bool is_e8m0(moe_type type) {
+    return type == MOE_TYPE_F8_E8M0 || type == MOE_TYPE_U8;
+}
+
 }  // namespace moe

@@ -190,18 +190,50 @@ std::string with_quoted_numbers(std::string_view text) {
     return out;
 }
 
-}  // namespace
+// Two readers of one text.
+class BothEvents final : public JsonEvents {
+  public:
+    BothEvents(JsonEvents& first, JsonEvents& second) : first_(first), second_(second) {}
 
-void parse_config_json(std::string_view text, std::string_view file, int max_depth,
-                       JsonEvents& events) {
+    void begin(bool is_array) override {
+        first_.begin(is_array);
+        second_.begin(is_array);
+    }
+    void end() override {
+        first_.end();
+        second_.end();
+    }
+    void key(std::string_view name) override {
+        first_.key(name);
+        second_.key(name);
+    }
+    void value(const JsonValue& value) override {
+        first_.value(value);
+        second_.value(value);
+    }
+
+  private:
+    JsonEvents& first_;
+    JsonEvents& second_;
+};
+
+void parse_config_json(std::string_view text, std::string_view file, JsonEvents& events) {
     const bool is_plain = text.find("Infinity") == text.npos && text.find("NaN") == text.npos;
-    if (is_plain) return parse_json(text, file, max_depth, events);
-    parse_json(with_quoted_numbers(text), file, max_depth, events);
+    if (is_plain) return parse_json(text, file, max_config_depth, events);
+    parse_json(with_quoted_numbers(text), file, max_config_depth, events);
 }
 
-void read_settings_json(std::string_view text, std::string_view file, Settings& settings) {
+}  // namespace
+
+void read_settings_json(std::string_view text, std::string_view file, Settings& settings,
+                        JsonEvents* also) {
     SettingsEvents events(file, settings);
-    parse_config_json(text, file, max_config_depth, events);
+    if (also) {
+        BothEvents both(events, *also);
+        parse_config_json(text, file, both);
+    } else {
+        parse_config_json(text, file, events);
+    }
     settings.finish(Settings::Duplicates::LastWins);
 }
 

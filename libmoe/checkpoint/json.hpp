@@ -37,12 +37,10 @@ class JsonEvents {
 // or is not UTF-8. `file` is for the sentence. What the events throw passes through.
 void parse_json(std::string_view text, std::string_view file, int max_depth, JsonEvents& events);
 
-// The same for config.json as Python writes it: Infinity, -Infinity and NaN come as texts.
-void parse_config_json(std::string_view text, std::string_view file, int max_depth,
-                       JsonEvents& events);
-
 // Every scalar of a JSON object, nested ones under dotted keys ("text_config.hidden_size",
-// "architectures.0").
-void read_settings_json(std::string_view text, std::string_view file, Settings& settings);
+// "architectures.0"). As Python writes it: Infinity, -Infinity and NaN come as texts. `also` (null:
+// none) sees each event after the settings have it.
+void read_settings_json(std::string_view text, std::string_view file, Settings& settings,
+                        JsonEvents* also = nullptr);
 
 }  // namespace moe

@@ -229,8 +229,11 @@ void LayerBuilder::read_input_scale(LayerTensor& tensor, std::string_view stem,
 void LayerBuilder::read_companions(LayerTensor& tensor, std::string_view stem,
                                    const Wanted& wanted) {
     const TensorEntry* zeros = find(std::string(stem) + ".weight_zero_point");
-    if (zeros && tensor.format.zero_point == MOE_ZERO_POINT_NONE)
-        fail_beside(*zeros, format_name(tensor.format).text);
+    if (zeros && tensor.format.zero_point == MOE_ZERO_POINT_NONE) {
+        // Some versions of compressed-tensors wrote those of symmetric codes, too.
+        if (!is_all_zero(*zeros)) fail_beside(*zeros, format_name(tensor.format).text);
+        read_.push_back(zeros);
+    }
     if (const TensorEntry* part = find(std::string(stem) + ".svdquant_lora_a"))
         fail_beside(*part, format_name(tensor.format).text);
     const TensorEntry* entry = find(std::string(stem) + ".pre_quant_scale");
@@ -283,6 +286,7 @@ bool LayerBuilder::add_quantised(const WeightName& of, const Wanted& wanted) {
 void LayerBuilder::weight(std::string_view name, const Wanted& wanted) {
     const size_t first = out_.tensors.size();
     const WeightName of(name);
+    refuse_transform(of.stem);
     add_weight(of, wanted);
     for (size_t i = first; i < out_.tensors.size(); ++i) {
         if (wanted.unread_experts && !is_plain(out_.tensors[i].format))
@@ -294,12 +298,24 @@ void LayerBuilder::weight(std::string_view name, const Wanted& wanted) {
     }
 }
 
+// Its matrix is often in the file once, beside one of the modules that share it.
+void LayerBuilder::refuse_transform(std::string_view stem) const {
+    const std::string_view module = full_name(stem);
+    const ModuleRule* rule = files_.rules.find_transform(module);
+    if (!rule) return;
+    fail(MOE_ERROR_UNSUPPORTED,
+         "{}: 'quantization_config.{}' transforms what '{}' takes or gives, which is not read",
+         settings().file(), printable(rule->stem).text, printable(module).text);
+}
+
 void LayerBuilder::add_weight(const WeightName& of, const Wanted& wanted) {
     if (add_quantised(of, wanted)) return;
     const std::string& stem = of.stem;
     const TensorEntry& entry = get(of.name);
     const moe_type type = entry.element->type;
     if (type == MOE_TYPE_GGUF) return add_gguf(of, entry, wanted);
+    if (bnb_state(stem)) return add_bnb_4bit(stem, entry, wanted);
+    if (find(of.name + ".absmax")) (void)get(of.name + ".quant_state.bitsandbytes__nf4");
     if (is_float_type(type)) {
         if (const TensorEntry* scales = find_scales(of); scales && !leaves_scale(wanted))
             if (!add_output_scale(std::string(scales->name.substr(prefix_.size())), wanted))
@@ -310,12 +326,17 @@ void LayerBuilder::add_weight(const WeightName& of, const Wanted& wanted) {
     }
     if (entry.type_name() == "U32") return add_mlx(stem, entry, wanted);
     if (type == MOE_TYPE_F8_E4M3 || type == MOE_TYPE_F8_E5M2) return add_fp8(of, entry, wanted);
-    if (type == MOE_TYPE_U8 && bnb_state(stem)) return add_bnb_4bit(stem, entry, wanted);
     if (type == MOE_TYPE_I8 && find(stem + ".SCB")) return add_int8(stem, entry, wanted);
     if (type == MOE_TYPE_I8 && has_float_scales(of)) return add_int8_grid(of, entry, wanted);
     const bool may_be_fp4 = type == MOE_TYPE_U8 || type == MOE_TYPE_I8 || type == MOE_TYPE_E2M1;
     if (may_be_fp4 && !files_.is_gguf) return add_fp4(of, entry, wanted);
     fail_entry(MOE_ERROR_UNSUPPORTED, entry, fmt::format("type {} is not read", entry.type_name()));
+}
+
+bool LayerBuilder::is_all_zero(const TensorEntry& entry) const {
+    std::pmr::string bytes(entry.bytes, '\0', &files_.memory);
+    files_.files[entry.file].read(entry.offset, entry.bytes, bytes.data());
+    return bytes.find_first_not_of('\0') == bytes.npos;
 }
 
 bool LayerBuilder::has_float_scales(const WeightName& of) const {

@@ -146,15 +146,16 @@ class LayerBuilder {
     // act_order that changes nothing, in the whole layer: its matrices then need no table.
     void drop_needless_orders();
     void complete_pre_quant_scales();
+    void refuse_transform(std::string_view stem) const;
     void add_weight(const WeightName& of, const Wanted& wanted);
     bool add_quantised(const WeightName& of, const Wanted& wanted);
     bool has_float_scales(const WeightName& of) const;
+    bool is_all_zero(const TensorEntry& entry) const;
     void add_plain(const TensorEntry& entry, const Wanted& wanted);
     void add_gguf(const WeightName& of, const TensorEntry& entry, const Wanted& wanted);
     bool leaves_scale(const Wanted& wanted) const;
     bool add_output_scale(const std::string& name, const Wanted& wanted);
-    // weight_fp.cpp: E4M3, E5M2 and E2M1 codes, int8 under a grid of scales.
-    void add_fp8(const WeightName& of, const TensorEntry& entry, const Wanted& wanted);
+    // weight_grid.cpp: scales beside a matrix, codes under a grid of them.
     struct ScaleGroup {
         int32_t rows, columns;
     };
@@ -171,6 +172,8 @@ class LayerBuilder {
     void set_grid_scales(LayerTensor& tensor, const TensorEntry& scales, const ScaleGroup& in_file,
                          const Wanted& wanted);
     const std::byte* pointer_to_values(const TensorEntry& entry, int64_t count, bool as_they_are);
+    // weight_fp.cpp: E4M3, E5M2 and E2M1 codes.
+    void add_fp8(const WeightName& of, const TensorEntry& entry, const Wanted& wanted);
     static bool is_wide_group(int64_t groups, const Wanted& wanted);
     bool says_fp4(const WeightName& of, const TensorEntry& entry) const;
     void add_fp4_grid(const WeightName& of, const TensorEntry& entry, const TensorEntry& scales,

@@ -1,6 +1,7 @@
 // Settings of single modules: GPTQModel's `dynamic`, AutoRound's `extra_config` and the
 // `config_groups` of compressed-tensors name modules, exactly or by patterns, and give them values
-// of their own. The values stay in the settings; a rule says where.
+// of their own. The values stay in the settings; a rule says where. The transforms of
+// compressed-tensors name modules in the same way.
 #pragma once
 
 #include <memory_resource>
@@ -8,6 +9,7 @@
 #include <string_view>
 
 #include "libmoe/checkpoint/name_pattern.hpp"
+#include "libmoe/checkpoint/settings.hpp"
 
 namespace moe {
 
@@ -24,19 +26,23 @@ struct ModuleRule {
     std::pmr::string text;     // what is compared: ".*down_proj"
     std::pmr::string stem;     // of its values: "dynamic.-:.*down_proj."
     Match match = Match::Exact;
-    bool is_exception = false;           // the module is not quantised
+    bool is_exception = false;           // the module is not quantised, or not transformed
     std::optional<NamePattern> pattern;  // none: of no pattern, or one that is not understood
 };
 
 class ModuleRules {
   public:
-    explicit ModuleRules(std::pmr::memory_resource& memory) : memory_(memory), rules_(&memory) {}
+    explicit ModuleRules(std::pmr::memory_resource& memory)
+        : memory_(memory), rules_(&memory), transforms_(&memory) {}
 
-    // text: config.json.
-    void read(std::string_view text, std::string_view file);
+    // text: config.json, parsed once; all its values go into the settings.
+    void read(std::string_view text, std::string_view file, Settings& settings);
     // The rule that counts for a module, null: none. Fails where a pattern that comes before it is
     // not understood.
     const ModuleRule* find(std::string_view module) const;
+    // The transform of what a module takes or gives when it runs, null: none. Transforms of the
+    // weight alone are in the file's values.
+    const ModuleRule* find_transform(std::string_view module) const;
 
   private:
     friend class ModuleRuleEvents;
@@ -45,6 +51,7 @@ class ModuleRules {
 
     std::pmr::memory_resource& memory_;
     std::pmr::vector<ModuleRule> rules_;
+    std::pmr::vector<ModuleRule> transforms_;  // exceptions before what they are exceptions of
     std::string file_;
 };
 

@@ -22,12 +22,21 @@ bool ends_with_any(std::string_view name, Words words) {
                        [&](std::string_view word) { return name.ends_with(word); });
 }
 
-// Of activations, of the attention's cache, or about the file; g_idx lies beside AWQ, too.
+// Endings of names that real files have and that change no result.
+constexpr std::string_view harmless[] = {
+    // Scales of quantised activations; values are multiplied as they are.
+    "input_scale", "input_scale_ub", "input_global_scale", "input_zero_point", ".act_scale",
+    "act_quant_scale", "act_quant_zero_point", ".output_scale",
+    // Of the attention's cache.
+    ".k_scale", ".v_scale",
+    // About the file. AWQ has no order of columns, yet some of its files have a table of one.
+    ".weight_shape", ".weight_format", "g_idx",
+    // Training counts the tokens of each expert in order to move the selection bias.
+    "tokens_per_expert"};
+
 bool is_harmless(std::string_view name) {
-    return ends_with_any(
-        name, {"input_scale", "input_global_scale", "input_zero_point", ".act_scale",
-               "act_quant_scale", "act_quant_zero_point", ".output_scale", ".k_scale", ".v_scale",
-               ".weight_shape", ".weight_format", "g_idx"});
+    return std::any_of(std::begin(harmless), std::end(harmless),
+                       [&](std::string_view ending) { return name.ends_with(ending); });
 }
 
 // The name within the block; empty for what lies beside it. Some prefixes are those of a whole
@@ -37,9 +46,21 @@ std::string_view inside_block(std::string_view prefix, std::string_view name) {
     if (last < '0' || last > '9') return name;
     for (const std::string_view block : {"block_sparse_moe.", "moe."})
         if (name.starts_with(block)) return name.substr(block.size());
+    // gpt-oss as OpenAI has it; the other families' dense MLP has no such module.
+    constexpr std::string_view mlp = "mlp.";
+    if (name.starts_with("mlp.gate.")) return name.substr(mlp.size());
     const bool is_part = starts_with_any(
         name, {"experts.", "gate.", "router.", "share_expert.", "shared_experts.", "shared_mlp."});
     return is_part ? name : std::string_view();
+}
+
+// "gate.weight_1", "router.norm.weight", and routers of other inputs such as "image_gate.weight".
+bool is_of_router(std::string_view name) {
+    const size_t dot = name.find('.');
+    if (dot == name.npos) return starts_with_any(name, {"router_", "gate_"});
+    const std::string_view module = name.substr(0, dot);
+    return module == "wg" || module == "gate" || module == "router" ||
+           ends_with_any(module, {"_gate", "_router"});
 }
 
 // Why a tensor of a block may not be left out; null where it may.
@@ -54,6 +75,7 @@ const char* objection(std::string_view name) {
         return "is not read, and would change the result";
     if (ends_with_any(name, {"_scale", "_scale_inv", ".scale"}))
         return "is a scale, which is not read";
+    if (is_of_router(name)) return "is of the router and not read, and would change the result";
     return nullptr;
 }
 
@@ -92,10 +114,7 @@ bool LayerBuilder::is_zero_bias_of_codes(const TensorEntry& entry) const {
     constexpr std::string_view end = ".bias";
     if (!entry.name.ends_with(end)) return false;
     const std::string stem(entry.name.substr(0, entry.name.size() - end.size()));
-    if (!files_.index.find(stem + ".qweight")) return false;
-    std::pmr::string bytes(entry.bytes, '\0', &files_.memory);
-    files_.files[entry.file].read(entry.offset, entry.bytes, bytes.data());
-    return bytes.find_first_not_of('\0') == bytes.npos;
+    return files_.index.find(stem + ".qweight") && is_all_zero(entry);
 }
 
 void LayerBuilder::refuse_unread(const TensorEntry& entry) const {

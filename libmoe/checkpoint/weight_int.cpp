@@ -454,7 +454,8 @@ int64_t LayerBuilder::bnb_rows(const TensorEntry& state) const {
         .settings.integer({"shape.0"}, 1, int64_t{1} << 24);
 }
 
-// weight U8 [elements / 2, 1], absmax F32 [blocks]; nested: absmax U8, nested_absmax F32,
+// weight U8 [elements / 2, 1], or the same bytes as fewer elements of a wider type
+// (bnb_4bit_quant_storage); absmax F32 [blocks]; nested: absmax U8, nested_absmax F32,
 // nested_quant_map F32 [256] and nested_offset in the JSON of quant_state.
 void LayerBuilder::add_bnb_4bit(const std::string& stem, const TensorEntry& entry,
                                 const Wanted& wanted) {
@@ -473,7 +474,14 @@ void LayerBuilder::add_bnb_4bit(const std::string& stem, const TensorEntry& entr
     const int64_t elements = wanted.rows * wanted.columns;
     const int64_t block = state.settings.integer({"blocksize"}, 1, 1 << 24);
     const int64_t blocks = divide_up(elements, block);
-    check_shape(entry, {divide_up(elements, 2), 1}, false);
+    require_type(entry, {MOE_TYPE_U8, MOE_TYPE_I8, MOE_TYPE_BF16, MOE_TYPE_F16, MOE_TYPE_F32});
+    const auto size = static_cast<int64_t>(element_bytes(entry.element->type));
+    const int64_t bytes = divide_up(elements, 2);
+    if (bytes % size != 0)
+        fail_entry(MOE_ERROR_CORRUPT_FILE, entry,
+                   fmt::format("{} bytes of codes are no whole elements of type {}", bytes,
+                               entry.type_name()));
+    check_shape(entry, {bytes / size, 1}, false);
     moe_format format = format_of(MOE_TYPE_CODEBOOK);
     format.bits = 4;
     format.group_rows = 1;

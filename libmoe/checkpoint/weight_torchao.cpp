@@ -23,9 +23,7 @@ void LayerBuilder::check_torchao_zeros(std::string_view name) {
     const TensorEntry* zeros = find(torchao_name(name, "zero_point"));
     if (!zeros) return;
     read_.push_back(zeros);
-    std::pmr::string bytes(zeros->bytes, '\0', out_.values.upstream_resource());
-    files_.files[zeros->file].read(zeros->offset, zeros->bytes, bytes.data());
-    if (bytes.find_first_not_of('\0') != bytes.npos)
+    if (!is_all_zero(*zeros))
         fail_entry(MOE_ERROR_UNSUPPORTED, *zeros,
                    "zero points of torchao other than zero are not read");
 }

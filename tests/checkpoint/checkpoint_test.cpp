@@ -215,6 +215,23 @@ TEST(Folders, SayWhatTheyLack) {
 }
 
 // Mistral's folders have the model twice, in two namings; a disk of another system has more files.
+// A clone without Git LFS has them in the place of the large files, all or some.
+TEST(Folders, PointersOfGitLfsAreNamed) {
+    const std::string pointer =
+        "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 4976698672\n";
+    const std::string why = ": is a pointer of Git LFS; the file itself has not been fetched";
+    const Folder folder;
+    mixtral().write(folder);
+    const auto expect = [&](const std::string& path, const std::string& name) {
+        const Failure failure = failure_of([&] { open_path(path); });
+        EXPECT_EQ(failure.status, MOE_ERROR_CORRUPT_FILE);
+        EXPECT_EQ(failure.text, name + why);
+    };
+    expect(folder.write("model.gguf", pointer), "model.gguf");
+    folder.write("model.safetensors", pointer);
+    expect(folder.path(), "model.safetensors");
+}
+
 TEST(Folders, ModelSafetensorsIsTheWholeModel) {
     const Folder folder;
     folder.write("config.json", config);

@@ -353,6 +353,8 @@ TEST(GgufFamilies, RefuseWhatTheyDoNotRead) {
     const std::string unread = "is not read, and would change the result";
     expect(q8_0, "blk.1.ffn_gate_inp_shexp.weight", {hidden}, unread);
     expect(q8_0, "blk.1.ffn_gate_chexps.weight", {hidden, width, 2}, unread);
+    expect(q8_0, "blk.1.ffn_gate_inp.scale", {hidden}, unread);
+    expect(q8_0, "blk.1.ffn_gate_inp_norm.weight", {hidden}, unread);
     expect(q8_0, "blk.1.exp_probs_b.bias", {experts}, "is a bias, which this family does not have");
     GgufModel bytes("qwen3moe");
     bytes.add_experts(24);

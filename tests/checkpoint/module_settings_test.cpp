@@ -198,5 +198,49 @@ TEST(ConfigGroups, TheTargetsSayWhichGroup) {
     EXPECT_EQ(packed("\"re:.*up_proj$\"", "\"re:.*down_proj$\",\"Linear\""), of_64);
 }
 
+// Of what a module takes or gives; what turns a weight alone is in the file's values. Written as
+// QuIP (R1, R2 in the weights) and SpinQuant's R4 write it.
+TEST(Transforms, OfActivationsAreRefusedForTheModulesTheyName) {
+    const auto failure = [](const std::string& apply, const std::string& layers = "") {
+        return layer_failure(qwen(
+            "qwen3_moe",
+            layers +
+                R"(,"quantization_config":{"quant_method":"compressed-tensors",)"
+                R"("transform_config":{"config_groups":{"R1":{"apply":[{"location":)"
+                R"("weight_output","targets":["Linear"]}]},"R4":{"type":"hadamard","apply":[)" +
+                apply + "]}}}}",
+            false));
+    };
+    const std::string weights = R"({"targets":["re:.*down_proj$"],"location":"weight_input"})";
+    EXPECT_EQ(failure(weights).text, "");
+    const auto refused = [](int entry, const std::string& module) {
+        return "config.json: 'quantization_config.transform_config.config_groups.R4.apply." +
+               std::to_string(entry) + "' transforms what '" + mlp0 + module +
+               "' takes or gives, which is not read";
+    };
+    const Failure down =
+        failure(weights + R"(,{"targets":["re:.*down_proj$"],"location":"input","ignore":[]})");
+    EXPECT_EQ(down.status, MOE_ERROR_UNSUPPORTED);
+    EXPECT_EQ(down.text, refused(1, "experts.0.down_proj"));
+    EXPECT_EQ(failure(R"({"location":"output","targets":["Linear"],"ignore":["lm_head",)"
+                      R"("re:.*mlp[.]gate$"]})")
+                  .text,
+              refused(0, "experts.0.gate_proj"));
+    EXPECT_EQ(
+        failure(R"({"location":"input","targets":[")" + mlp0 + R"(experts.2.up_proj"]})").text,
+        refused(0, "experts.2.up_proj"));
+    // Of other modules, of what attention takes, and of all but those of this block.
+    for (const char* other :
+         {R"({"location":"input","targets":["re:.*self_attn[.]o_proj$"]})",
+          R"({"location":"q_attn","targets":["self_attn"]})",
+          R"({"location":"input","targets":["Linear"],"ignore":["re:.*mlp.*"]})"})
+        EXPECT_EQ(failure(other).text, "") << other;
+    // An exception is that of its own entry.
+    EXPECT_EQ(failure(R"({"location":"input","targets":["Linear"],"ignore":["re:.*mlp.*"]},)"
+                      R"({"location":"output","targets":["re:.*up_proj"]})")
+                  .text,
+              refused(1, "experts.0.up_proj"));
+}
+
 }  // namespace
 }  // namespace moe::test

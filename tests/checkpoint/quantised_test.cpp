@@ -187,6 +187,20 @@ TEST(Int8, FollowsTheShapeOfItsScales) {
     }
 }
 
+// Zero points of symmetric codes, which compressed-tensors wrote for a while.
+TEST(Int8, ZeroPointsOfZeroSayNothing) {
+    for (const char* type : {"I8", "F8_E4M3"}) {
+        Model model = quantised("");
+        model.add(up + ".weight", type, {width, hidden});
+        add_floats(model, up + ".weight_scale", std::vector<float>(width, 0.5f));
+        const std::string name = up + ".weight_zero_point";
+        model.tensors[name] = {type, {width, 1}, std::string(width, '\0')};
+        EXPECT_EQ(layer_failure(model).text, "") << type;
+        model.tensors[name].bytes[5] = 1;
+        expect_failure(model, MOE_ERROR_UNSUPPORTED, "weight_zero_point': beside a weight in");
+    }
+}
+
 // The type F4 of safetensors counts codes where bytes have two.
 TEST(Fp4, OfTheirOwnTypeAreAsBytes) {
     Model mxfp4 = quantised("");
@@ -445,21 +459,8 @@ std::vector<float> bnb_table(moe_codebook codebook) {
 
 Model bnb_model(const std::string& state, bool nested) {
     Model model = quantised("\"quant_method\":\"bitsandbytes\"");
-    const std::string weight = up + ".weight";
-    model.add(weight, "U8", {width * hidden / 2, 1});
-    model.add(weight + ".absmax", nested ? "U8" : "F32", {32});
-    add_floats(model, weight + ".quant_map", bnb_table(MOE_CODEBOOK_BNB_NF4));
-    if (nested) {
-        add_floats(model, weight + ".nested_absmax", {0.5f});
-        add_floats(model, weight + ".nested_quant_map", std::vector<float>(256, 0.25f));
-    }
-    const std::string json = state.empty()
-                                 ? R"({"quant_type":"nf4","blocksize":64,"dtype":"bfloat16",)"
-                                   R"("shape":[32,64],"nested_blocksize":256,)"
-                                   R"("nested_dtype":"float32","nested_offset":0.125})"
-                                 : state;
-    model.tensors[weight + ".quant_state.bitsandbytes__nf4"] = {
-        "U8", {static_cast<int64_t>(json.size())}, json};
+    SpelledMatrix{model, up, width, hidden}.four_bits(
+        true, nested, state.empty() ? bnb_state(width, hidden, true, true) : state);
     return model;
 }
 
@@ -474,6 +475,35 @@ TEST(Bnb, FourBitsPlainAndNested) {
     EXPECT_EQ(tensor->tensor.nested_scale_bytes, 4u);
     EXPECT_EQ(tensor->tensor.nested_scales[0], 0.5f);
     EXPECT_EQ(tensor->tensor.nested_codebook[255], 0.25f);
+}
+
+// bnb_4bit_quant_storage: training with sharded parameters wants codes in the type of the others.
+TEST(Bnb, CodesMayBeStoredAsElementsOfAnotherType) {
+    const std::string weight = up + ".weight";
+    constexpr int64_t bytes = width * hidden / 2;
+    const std::string wanted = bnb_model("", false).tensors[weight].bytes;
+    for (const auto& [type, size] :
+         {std::pair<const char*, int64_t>{"I8", 1}, {"BF16", 2}, {"F16", 2}, {"F32", 4}}) {
+        Model model = bnb_model("", true);
+        model.tensors[weight] = {type, {bytes / size, 1}, wanted};
+        const Folder folder;
+        const Handle checkpoint = open_model(folder, model);
+        const LayerTensor* tensor = find_tensor(checkpoint, 0, MOE_ROLE_UP, 1);
+        EXPECT_STREQ(format_name(tensor->format).text,
+                     "codebook4 nibble_high_first nf4 1x64 u8 nested");
+        EXPECT_EQ(read_range(checkpoint, tensor->data), wanted) << type;
+        model.add(weight, type, {bytes, 2});
+        expect_failure(model, corrupt,
+                       "up_proj.weight': has shape [1024, 2], [" + std::to_string(bytes / size) +
+                           ", 1] is wanted");
+    }
+    Model model = bnb_model("", false);
+    model.add(weight, "I64", {bytes / 8, 1});
+    expect_failure(model, MOE_ERROR_UNSUPPORTED, "up_proj.weight': is I64, U8 or I8 or");
+    model = bnb_model("", false);
+    model.tensors.erase(weight + ".quant_state.bitsandbytes__nf4");
+    expect_failure(model, MOE_ERROR_NOT_FOUND,
+                   "no tensor '" + weight + ".quant_state.bitsandbytes__nf4'");
 }
 
 TEST(Bnb, WrongStatesAndTables) {

@@ -23,6 +23,7 @@ void expect_refused(const Failure& failure, const std::string& name, const std::
 }
 
 const std::string unread = "is not read, and would change the result";
+const std::string of_router = "is of the router and not read, and would change the result";
 const std::string bias = "is a bias, which this family does not have";
 
 TEST(Unread, TensorsOfABlockAreRefused) {
@@ -42,6 +43,69 @@ TEST(Unread, TensorsOfABlockAreRefused) {
     };
     for (const auto& [name, shape, why] : cases)
         expect_refused(failure_with(qwen3(), name, "BF16", shape), name, why);
+}
+
+// A norm, a second matrix or an adapter of the router, under every name that families give it.
+TEST(Unread, TensorsOfTheRouterAreRefused) {
+    const auto merged = [](const std::string& type, const std::string& more,
+                           const std::string& router, const Shape& shape) {
+        Model model = model_of(type, more);
+        model.add(layer0 + router, "BF16", shape);
+        return model;
+    };
+    const Shape router = {experts, hidden};
+    Model granite = merged("granitemoe", local, "block_sparse_moe.router.layer.weight", router);
+    granite.add(layer0 + "block_sparse_moe.input_linear.weight", "BF16",
+                {experts, 2 * width, hidden});
+    granite.add(layer0 + "block_sparse_moe.output_linear.weight", "BF16", {experts, hidden, width});
+    Model hunyuan = merged("hunyuan_v1_moe", R"("intermediate_size":32,"num_experts":4)",
+                           "mlp.gate.wg.weight", router);
+    add_expert_names(hunyuan, mlp0, "gate_proj", "up_proj", "down_proj");
+    Model llama = merged("llama4", local, "feed_forward.router.weight", router);
+    add_merged(llama, layer0 + "feed_forward.", true);
+    add_shared(llama, layer0 + "feed_forward.shared_expert.");
+    Model longcat = merged("longcat_flash", R"("expert_ffn_hidden_size":32,"n_routed_experts":4)",
+                           "mlp.router.classifier.weight", router);
+    longcat.add(mlp0 + "router.e_score_correction_bias", "F32", {experts});
+    add_expert_names(longcat, mlp0, "gate_proj", "up_proj", "down_proj");
+    Model gemma =
+        merged("gemma4", R"("moe_intermediate_size":32,"num_experts":4,"top_k_experts":2)",
+               "router.proj.weight", router);
+    gemma.add(layer0 + "router.scale", "BF16", {hidden});
+    gemma.add(layer0 + "router.per_expert_scale", "BF16", {experts});
+    add_merged(gemma, layer0, false);
+    Model step = merged("step3p5", R"("moe_intermediate_size":32,"moe_num_experts":4)",
+                        "moe.gate.weight", router);
+    step.add(layer0 + "moe.router_bias", "F32", {experts});
+    step.add(layer0 + "moe.gate_proj.weight", "BF16", {experts, width, hidden});
+    step.add(layer0 + "moe.up_proj.weight", "BF16", {experts, width, hidden});
+    step.add(layer0 + "moe.down_proj.weight", "BF16", {experts, hidden, width});
+    add_shared(step, layer0 + "share_expert.");
+    const std::tuple<Model, const char*> cases[] = {
+        {qwen3(), "mlp.gate."},
+        {qwen("qwen2_moe", "", true), "mlp.image_gate."},
+        {mixtral(), "block_sparse_moe.gate."},
+        {gpt_oss(true), "mlp.router."},
+        {granite, "block_sparse_moe.router."},
+        {hunyuan, "mlp.gate.wg."},
+        {llama, "feed_forward.router."},
+        {longcat, "mlp.router.classifier."},
+        {gemma, "router."},
+        {step, "moe.gate."}};
+    for (const auto& [model, module] : cases) {
+        EXPECT_EQ(layer_failure(model).text, "") << module;
+        for (const char* name : {"weight_1", "norm.weight", "lora_A.weight", "temperature"}) {
+            const std::string whole = layer0 + module + name;
+            expect_refused(failure_with(model, whole, "BF16", {1}), whole, of_router);
+        }
+        // Counters of training.
+        const std::string counted = layer0 + module + "tokens_per_expert";
+        EXPECT_EQ(failure_with(model, counted, "F32", {experts}).text, "");
+    }
+    const std::string deepseek_gate = "model.layers.1.mlp.gate.norm.weight";
+    Model deepseek_v3 = deepseek("deepseek_v3", "", true);
+    deepseek_v3.add(deepseek_gate, "BF16", {hidden});
+    expect_refused(layer_failure(deepseek_v3, 1), deepseek_gate, of_router);
 }
 
 TEST(Unread, SharedExpertsOfFamiliesWithoutAreRefused) {
@@ -93,8 +157,9 @@ TEST(Unread, TheRestOfALayerIsLeftAlone) {
     model.add(layer0 + "block_sparse_moe.input_linear.weight", "BF16",
               {experts, 2 * width, hidden});
     model.add(layer0 + "block_sparse_moe.output_linear.weight", "BF16", {experts, hidden, width});
-    for (const char* name : {"self_attn.q_proj.bias", "self_attn.q_proj.weight_scale",
-                             "self_attn.k_scale", "mlp.gate_proj.weight_scale_inv"})
+    for (const char* name :
+         {"self_attn.q_proj.bias", "self_attn.q_proj.weight_scale", "self_attn.k_scale",
+          "self_attn.gate.weight", "mlp.gate_proj.weight_scale_inv", "mlp.gate_proj.weight"})
         model.add(layer0 + name, "F32", {1});
     EXPECT_EQ(layer_failure(model).text, "");
     const std::string name = layer0 + "block_sparse_moe.router.layer.bias";
@@ -102,8 +167,8 @@ TEST(Unread, TheRestOfALayerIsLeftAlone) {
 }
 
 TEST(Unread, WhatChangesNothingIsLeftAlone) {
-    for (const char* end :
-         {".input_scale", ".act_scale", ".weight_shape", ".weight_format", ".g_idx"})
+    for (const char* end : {".input_scale", ".input_scale_ub", ".act_scale", ".weight_shape",
+                            ".weight_format", ".g_idx"})
         EXPECT_EQ(failure_with(qwen3(), expert + end, "F32", {1}).text, "") << end;
 }
 

@@ -10,7 +10,7 @@ from oracle import Golden, relative_l2
 
 import moe
 
-GOLDEN = Golden(CASES["CALL-05"]["fixture"])
+GOLDEN = Golden(CASES["CALL-06"]["fixture"])
 
 
 class Gate:
@@ -29,6 +29,7 @@ def start(plan, checkpoint, **how):
     return moe.Loading.start_checkpoint(plan, checkpoint, GOLDEN.layer, **how)
 
 
+@pytest.mark.case("CALL-06")
 def test_weights_of_a_checkpoint_in_the_background():
     checkpoint, plan, _, workspace = GOLDEN.open()
     same = moe.Plan(**GOLDEN.options(checkpoint))
@@ -52,6 +53,7 @@ def test_weights_of_a_checkpoint_in_the_background():
         loading.poll()
 
 
+@pytest.mark.case("CALL-06")
 @pytest.mark.parametrize("ownership", ["copy", "borrow"])
 def test_weights_of_tensors_in_the_background(ownership):
     checkpoint, plan, _, workspace = GOLDEN.open()
@@ -63,6 +65,7 @@ def test_weights_of_tensors_in_the_background(ownership):
     assert relative_l2(moe.forward(plan, weights, workspace, GOLDEN.x), GOLDEN.y) <= 1e-5
 
 
+@pytest.mark.case("CALL-06")
 @pytest.mark.parametrize("how", ["cancel", "answer", "close", "forget"])
 def test_a_load_that_is_ended_leaves_nothing(how):
     allocator = CountingAllocator()
@@ -92,6 +95,7 @@ def test_a_load_that_is_ended_leaves_nothing(how):
     assert len(gate.calls) <= 2 and allocator.living == before
 
 
+@pytest.mark.case("CALL-06")
 def test_errors_of_a_load_come_with_wait():
     checkpoint, plan, _, _ = GOLDEN.open()
     tensors = checkpoint.tensors(GOLDEN.layer)

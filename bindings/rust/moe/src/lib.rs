@@ -47,7 +47,7 @@ pub use simple::Layer;
 pub use stages::{Combine, Dispatch, Experts, Finish, Gather, Route};
 pub use tensor::{convert_scales, dequantize, quantize, scale_layout_size, Quantized, Tensor};
 pub use views::{Bf16, Element, In, Out, F16};
-pub use weights::{Load, MemoryReport, Weights};
+pub use weights::{Load, Loading, LoadingProgress, MemoryReport, Weights};
 pub use workspace::{Faults, Workspace, WorkspaceOptions};
 
 /// The structs and functions as they are, for what the types here do not reach.

@@ -8,7 +8,7 @@ use std::ptr::{null_mut, NonNull};
 use std::sync::Arc;
 
 use crate::checkpoint::Checkpoint;
-use crate::enums::{Ownership, Role, Space};
+use crate::enums::{Ownership, Role, Space, Status};
 use crate::error::{c_path, call, refuse, sized, Result};
 use crate::hooks::{self, Hooks, Watch};
 use crate::plan::Plan;
@@ -119,7 +119,7 @@ impl<'m, 'p> Load<'m, 'p> {
     }
 
     /// # Safety
-    /// A CUDA stream, or null.
+    /// A CUDA stream, or null; it lives until the load is done, in the background, too.
     pub unsafe fn stream(mut self, stream: *mut c_void) -> Self {
         self.stream = stream;
         self
@@ -177,12 +177,7 @@ impl<'m, 'p> Load<'m, 'p> {
 
     fn load(self, plan: &Plan, tensors: &[Tensor<'_>], ownership: Ownership) -> Result<Weights<'m>> {
         let structs = Structs::new(tensors)?;
-        let mut desc = structs.desc();
-        desc.ownership = ownership.into();
-        if let Some((memory, bytes, space)) = self.memory {
-            (desc.memory, desc.memory_bytes, desc.memory_space) = (memory, bytes, space.into());
-        }
-        desc.stream = self.stream;
+        let mut desc = self.desc(&structs, ownership);
         let mut raw = null_mut();
         watched(self.progress, |progress, user_data| {
             (desc.progress, desc.progress_user_data) = (progress, user_data);
@@ -198,18 +193,171 @@ impl<'m, 'p> Load<'m, 'p> {
         layer: i32,
         ownership: Ownership,
     ) -> Result<Weights<'m>> {
-        let mut options = sized!(moe_load_options);
-        options.ownership = ownership.into();
-        if let Some((memory, bytes, _)) = self.memory {
-            (options.memory, options.memory_bytes) = (memory, bytes);
-        }
-        options.stream = self.stream;
+        let mut options = self.load_options(ownership);
         let mut raw = null_mut();
         watched(self.progress, |progress, user_data| {
             (options.progress, options.progress_user_data) = (progress, user_data);
             call!(moe_weights_load_checkpoint(plan.as_raw(), checkpoint.as_raw(), layer, &options, &mut raw))
         })?;
         Ok(Weights::of(raw, ownership, [plan.hooks(), checkpoint.hooks()]))
+    }
+
+    // Without the progress callback, as is load_options.
+    fn desc(&self, structs: &Structs, ownership: Ownership) -> sys::moe_weights_desc {
+        let mut desc = structs.desc();
+        desc.ownership = ownership.into();
+        if let Some((memory, bytes, space)) = self.memory {
+            (desc.memory, desc.memory_bytes, desc.memory_space) = (memory, bytes, space.into());
+        }
+        desc.stream = self.stream;
+        desc
+    }
+
+    fn load_options(&self, ownership: Ownership) -> sys::moe_load_options {
+        let mut options = sized!(moe_load_options);
+        options.ownership = ownership.into();
+        if let Some((memory, bytes, _)) = self.memory {
+            (options.memory, options.memory_bytes) = (memory, bytes);
+        }
+        options.stream = self.stream;
+        options
+    }
+}
+
+/// Loads in the background. What a [`Loading`] refers to is `'static`: one that is forgotten would go on with memory that ended.
+impl Load<'static, '_> {
+    /// [`Load::tensors`] that returns at once. Tensors that end do not compile:
+    ///
+    /// ```compile_fail,E0515
+    /// fn f(plan: &moe::Plan) -> moe::Loading {
+    ///     let gate: &[f32] = &vec![0.0f32; 512];
+    ///     let tensor = moe::Tensor::dense(moe::Role::GATE, 16, 32, gate);
+    ///     moe::Load::new().start(plan, vec![tensor]).unwrap()
+    /// }
+    /// ```
+    /// ```no_run
+    /// fn f(plan: &moe::Plan) -> moe::Loading {
+    ///     let gate: &[f32] = &[0.0f32; 512]; // a constant: it does not end
+    ///     let tensor = moe::Tensor::dense(moe::Role::GATE, 16, 32, gate);
+    ///     moe::Load::new().start(plan, vec![tensor]).unwrap()
+    /// }
+    /// ```
+    pub fn start(self, plan: &Plan, tensors: Vec<Tensor<'static>>) -> Result<Loading> {
+        let ownership = self.ownership();
+        self.start_load(plan, tensors, ownership)
+    }
+
+    /// [`Load::borrowed`] that returns at once.
+    pub fn start_borrowed(self, plan: &Plan, tensors: Vec<Tensor<'static>>) -> Result<Loading> {
+        self.refuse_memory()?;
+        self.start_load(plan, tensors, Ownership::BORROW)
+    }
+
+    /// [`Load::checkpoint`] that returns at once; plan and checkpoint may be dropped then.
+    pub fn start_checkpoint(self, plan: &Plan, checkpoint: &Checkpoint, layer: i32) -> Result<Loading> {
+        let ownership = self.ownership();
+        self.start_load_checkpoint(plan, checkpoint, layer, ownership)
+    }
+
+    /// [`Load::borrowed_checkpoint`] that returns at once.
+    pub fn start_borrowed_checkpoint(
+        self,
+        plan: &Plan,
+        checkpoint: &Checkpoint,
+        layer: i32,
+    ) -> Result<Loading> {
+        self.refuse_memory()?;
+        self.start_load_checkpoint(plan, checkpoint, layer, Ownership::BORROW)
+    }
+
+    fn start_load(self, plan: &Plan, tensors: Vec<Tensor<'static>>, ownership: Ownership) -> Result<Loading> {
+        self.refuse_progress()?;
+        let structs = Structs::new(&tensors)?; // point into tensors, which the Loading keeps
+        let desc = self.desc(&structs, ownership);
+        let mut raw = null_mut();
+        call!(moe_loading_start(plan.as_raw(), &desc, &mut raw))?;
+        Ok(Loading::of(raw, ownership, [plan.hooks(), None], tensors))
+    }
+
+    fn start_load_checkpoint(
+        self,
+        plan: &Plan,
+        checkpoint: &Checkpoint,
+        layer: i32,
+        ownership: Ownership,
+    ) -> Result<Loading> {
+        self.refuse_progress()?;
+        let options = self.load_options(ownership);
+        let mut raw = null_mut();
+        call!(moe_loading_start_checkpoint(plan.as_raw(), checkpoint.as_raw(), layer, &options, &mut raw))?;
+        Ok(Loading::of(raw, ownership, [plan.hooks(), checkpoint.hooks()], Vec::new()))
+    }
+
+    fn refuse_progress(&self) -> Result<()> {
+        match self.progress {
+            Some(_) => refuse("progress", "given for a load in the background, which poll and cancel serve"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Weights that are being loaded on a thread of the library, from [`Load::start`] and the like. Any number of threads may poll,
+/// wait and cancel. Dropping it cancels and waits for the thread.
+#[must_use]
+pub struct Loading {
+    raw: NonNull<sys::moe_loading>,
+    ownership: Ownership,
+    hooks: [Option<Arc<Hooks>>; 2], // released after the handle
+    _tensors: Vec<Tensor<'static>>, // their tables are read until the load is done
+}
+
+handle!(Loading, moe_loading, moe_loading_destroy);
+// SAFETY: moe.h: any number of threads at once.
+unsafe impl Sync for Loading {}
+
+/// `moe_loading_progress`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoadingProgress {
+    /// [`Loading::wait`] does not wait.
+    pub is_done: bool,
+    /// `OK` until it is done, then what [`Loading::wait`] answers for the load.
+    pub status: Status,
+    pub bytes_done: u64,
+    pub bytes_total: u64,
+}
+
+impl Loading {
+    fn of(
+        raw: *mut sys::moe_loading,
+        ownership: Ownership,
+        hooks: [Option<Arc<Hooks>>; 2],
+        tensors: Vec<Tensor<'static>>,
+    ) -> Loading {
+        Loading { raw: made(raw), ownership, hooks, _tensors: tensors }
+    }
+
+    /// How far it is; never waits.
+    pub fn poll(&self) -> Result<LoadingProgress> {
+        let mut raw = sized!(moe_loading_progress);
+        call!(moe_loading_poll(self.as_raw(), &mut raw))?;
+        Ok(LoadingProgress {
+            is_done: raw.is_done != 0,
+            status: Status(raw.status),
+            bytes_done: raw.bytes_done,
+            bytes_total: raw.bytes_total,
+        })
+    }
+
+    /// The weights, once they are there; a second time they are `NOT_FOUND`. A load that failed gives its error to every caller.
+    pub fn wait(&self) -> Result<Weights<'static>> {
+        let mut raw = null_mut();
+        call!(moe_loading_wait(self.as_raw(), &mut raw))?;
+        Ok(Weights::of(raw, self.ownership, self.hooks.clone()))
+    }
+
+    /// Asks the load to stop and returns at once: it ends before its next expert with `CANCELLED`, or is done by then.
+    pub fn cancel(&self) -> Result<()> {
+        call!(moe_loading_cancel(self.as_raw()))
     }
 }
 

@@ -7,6 +7,7 @@ mod device;
 mod errors;
 mod header;
 mod lifetime;
+mod loading;
 mod plans;
 mod programs;
 mod results;
