@@ -286,7 +286,7 @@ bool LayerBuilder::add_quantised(const WeightName& of, const Wanted& wanted) {
 void LayerBuilder::weight(std::string_view name, const Wanted& wanted) {
     const size_t first = out_.tensors.size();
     const WeightName of(name);
-    refuse_transform(of.stem);
+    refuse_transform(of.stem, wanted.role);
     add_weight(of, wanted);
     for (size_t i = first; i < out_.tensors.size(); ++i) {
         if (wanted.unread_experts && !is_plain(out_.tensors[i].format))
@@ -296,16 +296,6 @@ void LayerBuilder::weight(std::string_view name, const Wanted& wanted) {
                  prefix_, of.name, format_name(out_.tensors[i].format).text);
         read_companions(out_.tensors[i], of.stem, wanted);
     }
-}
-
-// Its matrix is often in the file once, beside one of the modules that share it.
-void LayerBuilder::refuse_transform(std::string_view stem) const {
-    const std::string_view module = full_name(stem);
-    const ModuleRule* rule = files_.rules.find_transform(module);
-    if (!rule) return;
-    fail(MOE_ERROR_UNSUPPORTED,
-         "{}: 'quantization_config.{}' transforms what '{}' takes or gives, which is not read",
-         settings().file(), printable(rule->stem).text, printable(module).text);
 }
 
 void LayerBuilder::add_weight(const WeightName& of, const Wanted& wanted) {

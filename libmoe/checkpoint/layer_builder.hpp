@@ -143,10 +143,11 @@ class LayerBuilder {
     bool is_zero_bias_of_codes(const TensorEntry& entry) const;
     void refuse_unread(const TensorEntry& entry) const;
     void refuse_all_unread();
+    // transforms.cpp
+    void refuse_transform(std::string_view stem, moe_role role) const;
     // act_order that changes nothing, in the whole layer: its matrices then need no table.
     void drop_needless_orders();
     void complete_pre_quant_scales();
-    void refuse_transform(std::string_view stem) const;
     void add_weight(const WeightName& of, const Wanted& wanted);
     bool add_quantised(const WeightName& of, const Wanted& wanted);
     bool has_float_scales(const WeightName& of) const;

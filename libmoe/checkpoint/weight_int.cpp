@@ -192,9 +192,6 @@ LayerBuilder::IntCodes LayerBuilder::autoround_codes(const TensorEntry& entry,
     if (!type.starts_with("int")) unread("data_type", type);
     const auto bits = part.find_integer("act_bits", 0, 64).value_or(16);
     if (bits < 16) unread("act_bits", std::to_string(bits));
-    for (const char* key : {"rotation_config", "spinquant_config"})
-        if (settings().has_part(fmt::format("quantization_config.{}", key)))
-            unread(key, "of quantization_config");
     for (const auto& packing : packings)
         if (packing.name == name) return packing.codes;
     unread(named ? "packing_format" : "backend", *written);

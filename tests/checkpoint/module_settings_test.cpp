@@ -159,8 +159,6 @@ TEST(AutoRound, WhatIsNotUnderstoodIsRefused) {
             "data_type 'mx_int' of AutoRound is not read");
     expect_refusal(mixed(autoround(packing, ",\"sym\":true"), 4, 4), corrupt,
                    "not all zero points are 8, as sym says in packing_format auto_round:auto_gptq");
-    refused(autoround(packing, ",\"rotation_config\":{\"type\":\"quarot\"}"), unsupported,
-            "rotation_config");
 }
 
 // Two groups that only the configuration tells apart: 96 columns are two groups of 48 or of 64.
@@ -240,6 +238,49 @@ TEST(Transforms, OfActivationsAreRefusedForTheModulesTheyName) {
                       R"({"location":"output","targets":["re:.*up_proj"]})")
                   .text,
               refused(1, "experts.0.up_proj"));
+}
+
+// AutoRound's and Quark's. Those in the values alone, and those of the attention, change nothing.
+TEST(Transforms, RotationsOfWhatExpertsTakeAreRefused) {
+    const auto failure = [](const std::string& part) {
+        return layer_failure(qwen("qwen3_moe", ",\"quantization_config\":{" + part + "}", false));
+    };
+    struct Case {
+        const char* text;
+        const char* refused;  // what the sentence names; null: it loads
+    };
+    constexpr const char* autoround_of = "quantization_config.rotation_config";
+    constexpr const char* second_of_quark = "quantization_config.algo_config.1";
+    for (const auto& [text, named] : {
+             Case{R"("rotation_config":{"algorithm":"hadamard","block_size":32})", autoround_of},
+             Case{R"("rotation_config":"quarot")", autoround_of},
+             Case{R"("rotation_config":{"r1":true,"online_r1_rotation":true})", autoround_of},
+             Case{R"("rotation_config":{"r1":true})", autoround_of},
+             Case{R"("rotation_config":{"r1":false,"r4":true})", autoround_of},
+             Case{R"("spinquant_config":{"r1":true,"online_r1_rotation":true})",
+                  "quantization_config.spinquant_config"},
+             Case{R"("rotation_config":{"r1":true,"r2":true,"online_r1_rotation":false})", nullptr},
+             Case{R"("rotation_config":{"r1":false,"r3":true,"r4":false})", nullptr},
+             Case{R"("rotation_config":null)", nullptr},
+             Case{R"("algo_config":[{"name":"smooth"},{"name":"rotation","r4":true}])",
+                  second_of_quark},
+             Case{R"("algo_config":[{"name":"awq"},{"name":"quarot"}])", second_of_quark},
+             Case{R"("algo_config":[{"name":"gptq"},)"
+                  R"({"name":"rotation","r1":true,"online_r1_rotation":true}])",
+                  second_of_quark},
+             Case{R"("algo_config":[{"name":"rotation","r1":true},{"name":"quarot","r4":false}])",
+                  nullptr},
+             Case{R"("algo_config":[{"name":"autosmoothquant"}])", nullptr},
+         }) {
+        const Failure found = failure(text);
+        if (!named) {
+            EXPECT_EQ(found.text, "") << text;
+            continue;
+        }
+        EXPECT_EQ(found.status, MOE_ERROR_UNSUPPORTED) << text;
+        EXPECT_EQ(found.text, "config.json: '" + std::string(named) + "' transforms what '" + mlp0 +
+                                  "experts.0.gate_proj' takes or gives, which is not read");
+    }
 }
 
 }  // namespace
