@@ -1,6 +1,7 @@
 // Transforms of what a matrix takes or gives when it runs, as quantisers name them in the
 // configuration. There are none here (docs/limits.md), so they are refused. Transforms that are in
 // the file's values already change nothing.
+#include "libmoe/base/error.hpp"
 #include "libmoe/base/fmt.hpp"
 #include "libmoe/checkpoint/layer_builder.hpp"
 #include "libmoe/checkpoint/printable.hpp"
