@@ -63,7 +63,7 @@ bool is_gguf_file(const File& file) {
     return std::string_view(magic, sizeof magic) == "GGUF" || file.path().ends_with(".gguf");
 }
 
-// What a clone without Git LFS has in the place of a large file.
+// A clone without Git LFS has a pointer in the place of a large file.
 void refuse_lfs_pointer(const File& file) {
     constexpr std::string_view beginning = "version https://git-lfs";
     char text[beginning.size()] = {};
@@ -295,11 +295,10 @@ void CheckpointFiles::read_config(std::string_view folder) {
     }
     const std::pmr::string text = read_whole(memory, path, largest_config);
     rules.read(text, config_name, settings);
-    // Models that see or hear keep the language model's values apart: transformers', InternVL's,
-    // DeepSeek-VL's.
-    for (const char* part : {"text_config.", "llm_config.", "language_config."}) {
-        if (!settings.has_part(part)) continue;
-        settings.set_prefix(part);
+    for (const std::string_view part : language_parts) {
+        const std::string members = std::string(part) + ".";
+        if (!settings.has_part(members)) continue;
+        settings.set_prefix(members);
         break;
     }
     const std::string beside = join(folder, modelopt_name);

@@ -15,7 +15,6 @@ namespace {
 
 constexpr size_t most_rules = size_t{1} << 18;
 constexpr size_t most_together = size_t{1} << 20;  // of the patterns of a file together
-constexpr std::string_view language_parts[] = {"text_config", "llm_config", "language_config"};
 
 using Match = ModuleRule::Match;
 
@@ -147,7 +146,7 @@ class ModuleRuleEvents final : public JsonEvents {
     std::vector<std::string> path_;  // of the containers that are open
     std::string name_;               // of the last member
     size_t n_instructions_ = 0;
-    // Of the transform that is open, and of its entry.
+    // The transform that is open has these, the last three its open entry.
     int32_t n_applied_ = 0;
     std::string location_;
     std::vector<std::string> targets_, ignored_;

@@ -13,6 +13,11 @@
 
 namespace moe {
 
+// Models that see or hear keep the language model's values under one of these keys: transformers',
+// InternVL's, DeepSeek-VL's.
+inline constexpr std::string_view language_parts[] = {"text_config", "llm_config",
+                                                      "language_config"};
+
 struct ModuleRule {
     // Exact: the whole name. Part: a piece of it. AtStart and Anywhere: a pattern. Every: all
     // modules that are matrices.

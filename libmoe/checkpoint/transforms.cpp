@@ -17,8 +17,8 @@ bool rotates_when_run(const SettingsPart& part, bool r1_default, bool r4_default
            (r1 && part.find_flag("online_r1_rotation").value_or(r1_default));
 }
 
-// AutoRound's under the newer and the older name. Rotations of every matrix by itself have no
-// flags, and always turn what it takes.
+// AutoRound writes a newer and an older name. Rotations of every matrix by itself have no flags,
+// and always turn what it takes.
 std::string_view rotation_of_autoround(const Settings& settings) {
     for (const std::string_view stem :
          {"quantization_config.rotation_config", "quantization_config.spinquant_config"}) {
@@ -29,7 +29,7 @@ std::string_view rotation_of_autoround(const Settings& settings) {
     return {};
 }
 
-// An entry of Quark's list of algorithms; the others are in the values.
+// Quark lists its algorithms. All others are in the values.
 std::string rotation_of_quark(const Settings& settings) {
     for (int32_t i = 0;; ++i) {
         const std::string stem = fmt::format("quantization_config.algo_config.{}", i);

@@ -27,7 +27,7 @@ constexpr std::string_view harmless[] = {
     // Scales of quantised activations; values are multiplied as they are.
     "input_scale", "input_scale_ub", "input_global_scale", "input_zero_point", ".act_scale",
     "act_quant_scale", "act_quant_zero_point", ".output_scale",
-    // Of the attention's cache.
+    // Scales of the attention's cache.
     ".k_scale", ".v_scale",
     // About the file. AWQ has no order of columns, yet some of its files have a table of one.
     ".weight_shape", ".weight_format", "g_idx",

@@ -183,7 +183,7 @@ void LayerBuilder::set_grid_scales(LayerTensor& tensor, const TensorEntry& scale
             }
 }
 
-// As they are, or as float32.
+// Scales stay as they are, or become float32.
 const std::byte* LayerBuilder::pointer_to_values(const TensorEntry& entry, int64_t count,
                                                  bool as_they_are) {
     if (!as_they_are) return reinterpret_cast<const std::byte*>(read_floats(entry, count));

@@ -26,7 +26,7 @@ moe_status create_plan(const moe_plan_desc* desc) {
     return status;
 }
 
-// What the start or the end of a load in the background answers.
+// The start or the end of a load in the background.
 template <class Start>
 moe_status end_of(Start start) {
     moe_loading* loading = nullptr;

@@ -186,7 +186,7 @@ TEST(LaterFamilies, LongcatMerged) {
     const std::string& bytes = model.tensors[mlp0 + "experts.gate_up_proj"].bytes;
     EXPECT_EQ(stack->tensor.data_bytes, bytes.size() / 6 * 4);
     EXPECT_EQ(read_range(checkpoint, stack->data), bytes.substr(0, bytes.size() / 6 * 4));
-    // Of other types the bytes of the experts that count would be taken for all of them.
+    // In other types the bytes of the experts that count would be taken for all of them.
     model.add(mlp0 + "experts.gate_up_proj", "F8_E4M3", {6, 2 * width, hidden});
     model.add(mlp0 + "experts.gate_up_proj_scale", "F32", {1});
     const Failure quantised = layer_failure(model);

@@ -196,8 +196,8 @@ TEST(ConfigGroups, TheTargetsSayWhichGroup) {
     EXPECT_EQ(packed("\"re:.*up_proj$\"", "\"re:.*down_proj$\",\"Linear\""), of_64);
 }
 
-// Of what a module takes or gives; what turns a weight alone is in the file's values. Written as
-// QuIP (R1, R2 in the weights) and SpinQuant's R4 write it.
+// Transforms of weights alone are in the file's values. The configurations are like those of QuIP
+// (R1, R2 in the weights) and SpinQuant's R4.
 TEST(Transforms, OfActivationsAreRefusedForTheModulesTheyName) {
     const auto failure = [](const std::string& apply, const std::string& layers = "") {
         return layer_failure(qwen(
@@ -227,7 +227,7 @@ TEST(Transforms, OfActivationsAreRefusedForTheModulesTheyName) {
     EXPECT_EQ(
         failure(R"({"location":"input","targets":[")" + mlp0 + R"(experts.2.up_proj"]})").text,
         refused(0, "experts.2.up_proj"));
-    // Of other modules, of what attention takes, and of all but those of this block.
+    // These name other modules, what attention takes, and all but those of this block.
     for (const char* other :
          {R"({"location":"input","targets":["re:.*self_attn[.]o_proj$"]})",
           R"({"location":"q_attn","targets":["self_attn"]})",

@@ -1,4 +1,4 @@
-// What loading notes of codebooks, by which kernels are chosen.
+// Loading notes what codebooks are like, and kernels are chosen by it.
 #include <gtest/gtest.h>
 
 #include "tests/weights/packed_layers.hpp"

@@ -1,7 +1,7 @@
 // The sort of a small batch by local expert (sort.cu has the rules and serves all others). It is
 // one thread block, so that it waits for memory and four barriers only. Other blocks of the launch
-// convert a given routing and arrange tokens (SortAlong). Code that a block runs once costs what
-// its instructions take to fetch, so the sorting block has as few as possible.
+// convert a given routing and arrange tokens (SortAlong). The sorting block runs its code once, so
+// the code is kept short.
 //
 // Inputs: ids [T, k] of int32, dense, T k up to max_fused_sort_slots, n_local up to
 // max_fused_sort_experts; or those of a GivenRouting. Outputs: Rows; experts begin on a
