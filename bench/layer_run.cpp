@@ -10,11 +10,13 @@
 #include <cmath>
 #include <cstring>
 #include <optional>
+#include <string_view>
 
 #include "bench/layouts.hpp"
 #include "bench/plan_request.hpp"
 #include "bench/routing.hpp"
 #include "bench/weights.hpp"
+#include "libmoe/cuda/runtime/launch_hook.hpp"
 #include "libmoe/plan/plan.hpp"
 #include "libmoe/weights/codebook_tables.hpp"
 #include "libmoe/weights/weights_handle.hpp"
@@ -53,20 +55,31 @@ int calls_for(int64_t n_tokens) {
     return n_tokens <= 32 ? 24 : n_tokens <= 512 ? 8 : 3;
 }
 
-// The kernel of the experts stage. Calls that stop before the activation, or whose rows have an
-// order of their own, are never those of gemv.
-std::string kernel_of(const moe_plan& plan, const Case& what) {
-    if (!what.layout || what.layout->out == MOE_OUT_REDUCED) {
-        const char* kernel = "";
-        check(moe_plan_kernel(&plan, MOE_STAGE_EXPERTS, what.n_tokens, &kernel));
-        if (!what.layout || what.layout->in == MOE_IN_TOKENS) return kernel;
+// Takes the name of the first kernel of gate and up that is launched, as plans have it.
+class GateUpKernel {
+  public:
+    GateUpKernel() {
+        cuda::launch_hook.user_data = this;
+        cuda::launch_hook.function = [](const char* kernel, const void*, void* self) {
+            static_cast<GateUpKernel*>(self)->see(kernel);
+        };
     }
-    const cuda::LaunchPlan& launch = plan.launch_plan();
-    const cuda::GemmNames& names = what.layout->stops ? launch.pre_activation : launch.gate_up;
-    std::string name = names.wide.c_str();
-    const std::string width = "_wide";
-    return name.ends_with(width) ? name.substr(0, name.size() - width.size()) : name;
-}
+    ~GateUpKernel() { cuda::launch_hook.function = nullptr; }
+    GateUpKernel(const GateUpKernel&) = delete;
+    GateUpKernel& operator=(const GateUpKernel&) = delete;
+
+    const std::string& name() const { return name_; }
+
+  private:
+    // What follows the stage names a variant.
+    void see(std::string_view kernel) {
+        constexpr std::string_view stage = "_gate_up";
+        const size_t at = kernel.find(stage);
+        if (name_.empty() && at != kernel.npos) name_ = kernel.substr(0, at + stage.size());
+    }
+
+    std::string name_;
+};
 
 }  // namespace
 
@@ -283,6 +296,7 @@ Result LayerRun::run(const Case& what, const Limits& limits) {
     result.n_sets = static_cast<int>(s.sets.size());
     const Sampling sampling = sampling_for(what.n_tokens);
     clear_output(what.n_tokens);
+    const GateUpKernel launched;
     result.time = time_calls(call, n_calls, sampling.n_replays, sampling.settle_us);
     if (rows)
         check_output(what, rows->written_row(), rows->width());
@@ -291,7 +305,7 @@ Result LayerRun::run(const Case& what, const Limits& limits) {
             what,
             static_cast<const std::byte*>(s.out.data()) + (what.n_tokens - 1) * model.hidden * 2,
             model.hidden);
-    result.kernel = kernel_of(*s.plan, what);
+    result.kernel = launched.name();
     const bool layer = what.mode == Mode::layer;
     result.bytes = weight_bytes(what, distinct);
     const double matrices = what.layout && what.layout->stops ? 2.0 / 3.0 : 1.0;

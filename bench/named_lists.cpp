@@ -73,13 +73,14 @@ List formats() {
         "iq4_xs",   "iq3_s",     "iq3_xxs",    "iq2_xs",  "iq2_xxs",     "awq",      "awq_g64",
         "gptq4",    "gptq4_g32", "gptq4_row",  "gptq8",   "int4_g32",    "int4_g64", "int4_g128",
         "int4_row", "int8_g32",  "int8_g128",  "int8_row"};
+    const Names with_column_tables = {"gptq4_any_order", "nvfp4_pre_quant"};
     const Names mixes = {"q4_k+q6_k",          "q4_k+q5_k",         "q5_k+q6_k",      "q3_k+q4_k",
                          "q2_k+q3_k",          "q4_k+q8_0",         "iq3_xxs+iq4_xs", "nvfp4+bf16",
                          "int4_g128+int8_row", "int8_row+int4_g128"};
     const Names of_gate_and_up = {"q4_k+q5_k+q4_k", "q5_k+q4_k", "q4_k+q6_k+q6_k",
                                   "int4_g128+int8_row+int4_g128"};
     List list;
-    for (const Names& names : {all, mixes, of_gate_and_up})
+    for (const Names& names : {all, with_column_tables, mixes, of_gate_and_up})
         list.add({"qwen3-30b"}, names, Mode::ids, tokens);
     list.add({"mixtral"},
              {"bf16", "fp8_row", "mxfp8", "nf4", "q6_k", "q5_k", "q4_k", "q4_0", "iq4_xs",

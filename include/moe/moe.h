@@ -797,7 +797,8 @@ MOE_API moe_status MOE_CALL moe_plan_workspace_size(const moe_plan *plan, int64_
 /* Name of the kernel that runs a stage for n_tokens tokens, <arch>_<weight>_<activation>_<family>_<stage>; static. For the
  * stages experts and finish it is the GEMM of gate and up. moe_plan_explain has that of down, the variants that are launched
  * (launched names begin with this one), and beside every gemv kernel the one that takes its place where rows of x are not on 16
- * bytes, the true number of tokens is on the device, or the output is per slot or by rows. On the CPU each expert takes the
+ * bytes, the true number of tokens is on the device, or the output is per slot or by rows and there are more of them than gemv
+ * takes (its launches "expert_rows"). On the CPU each expert takes the
  * kernel of its number of rows, and the name is that of the mean. For calls in chunks n_tokens is a
  * chunk's. The kernel of finish does nothing where the explanation says that the shared expert goes with the experts. */
 MOE_API moe_status MOE_CALL moe_plan_kernel(const moe_plan *plan, moe_stage stage, int64_t n_tokens,

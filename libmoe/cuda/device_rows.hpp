@@ -29,6 +29,12 @@ constexpr DeviceRows dense_rows(const void* data, moe_type type, int64_t stride)
     return {data, type, stride, nullptr, 1};
 }
 
+// Does each of n rows begin on 16 bytes?
+inline bool begin_on_16_bytes(const DeviceRows& rows, int64_t n) {
+    const int64_t row_bytes = n > 1 ? rows.stride * element_size(rows.type) : 0;
+    return row_bytes % 16 == 0 && reinterpret_cast<uintptr_t>(rows.data) % 16 == 0;
+}
+
 // The rows of a dense input from row `first` on; null stays null.
 inline DeviceRows rows_from(DeviceRows rows, int64_t first) {
     if (rows.data)

@@ -73,6 +73,12 @@ SlotResults run_listed(LayerPass& p, const Call& call, const moe_experts_args& a
     return {out, MOE_TYPE_F32, width};
 }
 
+// Does gemv take the n rows of a call? It makes no rows that stop before the activation.
+bool takes_rows(const Call& call, const moe_experts_args& args, int64_t n) {
+    return n > 0 && !args.stop_before_activation && !args.n_tokens_device &&
+           takes_gemv_rows(call.setup, n);
+}
+
 // TOKENS by ids.
 void experts_chunk_of_tokens(LayerPass& p, const Call& call, const moe_experts_args& args,
                              int64_t first) {
@@ -91,6 +97,11 @@ void experts_chunk_of_tokens(LayerPass& p, const Call& call, const moe_experts_a
         takes_gemv(setup.launch->experts_gemv, x, p.tokens().n, args.n_tokens_device)) {
         p.take_routing(given, {});
         return p.run_gemv_sum(x, args.expert_map, sum, out);
+    }
+    if (args.out_layout == MOE_OUT_PER_SLOT && takes_rows(call, args, p.tokens().n * layer.top_k)) {
+        p.take_routing(given, {});
+        return p.run_gemv_slots(rows_of_slots(x, layer.top_k),
+                                RowExperts::global(setup, p.scratch().ids, args.expert_map), out);
     }
     const LayerPass::ExpertInput input{x, args.x_is_latent != 0, false};
     if (!args.stop_before_activation) p.take_input(input);
@@ -133,8 +144,19 @@ void experts_chunk_of_slots(LayerPass& p, const Call& call, const moe_experts_ar
     const int32_t k = setup.layer->top_k;
     const CombineOutput out =
         output_from({args.out, setup.out_type, args.out_row_stride, args.accumulate != 0}, first);
-    const bool is_listed = lists_slots(p, call, args);
     const bool is_weighted = args.out_layout == MOE_OUT_REDUCED && !setup.layer->weight_on_input;
+    if (takes_rows(call, args, p.tokens().n * k)) {
+        const Scratch& b = p.scratch();
+        run_rows_to_slots(caller_rows(setup, args), {false, first * k, p.tokens().n * k}, b.keys,
+                          slots_out(b, call, args), first == 0, call.faults, p.stream());
+        if (is_weighted) take_weights_of_slots(p, call, args, first);
+        DeviceRows x = dense_rows(args.x, setup.x_type, args.x_row_stride);
+        x.index = b.source;
+        const RowExperts experts = RowExperts::local(setup, b.ids);
+        if (args.out_layout == MOE_OUT_REDUCED) return p.sum_gemv_slots(x, experts, out);
+        return p.run_gemv_slots(x, experts, out);
+    }
+    const bool is_listed = lists_slots(p, call, args);
     if (is_listed)
         p.list_slots(caller_rows(setup, args), slots_out(p.scratch(), call, args), is_weighted);
     else
@@ -174,6 +196,20 @@ bool run_rows_in_place(LayerPass& p, const Call& call, const moe_experts_args& a
     return true;
 }
 
+// All rows of a call by gemv, as tokens of one slot. Rows of x that lie in order are read in place.
+void run_few_rows(const Call& call, const moe_experts_args& args, const Scratch& b, int32_t n) {
+    const Setup& setup = call.setup;
+    const auto stream = static_cast<cudaStream_t>(call.stream);
+    run_rows_to_slots(caller_rows(setup, args), {true, 0, n}, b.keys, slots_out(b, call, args),
+                      true, call.faults, stream);
+    DeviceRows x = dense_rows(args.x, setup.x_type, args.x_row_stride);
+    if (args.in_layout == MOE_IN_TOKENS) x.index = b.source;
+    run_gemv_rows(
+        call, b,
+        {x, n, RowExperts::local(setup, b.ids), setup.layer->weight_on_input ? b.weights : nullptr,
+         dense_rows(args.out, setup.out_type, args.out_row_stride), true});
+}
+
 // ROWS: slot s of a window is the caller's row first + s.
 void experts_by_rows(const Call& call, const moe_experts_args& args) {
     const Setup& setup = call.setup;
@@ -181,6 +217,8 @@ void experts_by_rows(const Call& call, const moe_experts_args& args) {
     const int64_t n_rows = caller_rows(setup, args).n_rows;
     const Scratch scratch(setup, tokens_that_fit(call), call.scratch);
     const int64_t capacity = chunk_for(setup, scratch, args.stop_before_activation != 0) * k;
+    if (takes_rows(call, args, n_rows) && n_rows <= capacity)
+        return run_few_rows(call, args, scratch, static_cast<int32_t>(n_rows));
     for (int64_t first = 0; first < n_rows; first += capacity) {
         const auto n = static_cast<int32_t>(std::min(capacity, n_rows - first));
         LayerPass p(call, scratch, {(n + k - 1) / k, nullptr, 0});

@@ -23,9 +23,7 @@ GemvArgs args_of(const Call& call, const DeviceRows& x, int64_t n_tokens) {
     GemvArgs args{};
     args.scale = 1.0f;
     args.faults = call.faults;
-    args.x = x.data;
-    args.x_type = x.type;
-    args.x_stride = x.stride;
+    args.x = x;
     args.n_tokens = static_cast<int32_t>(n_tokens);
     args.h_type = call.setup.intermediate_type == MOE_TYPE_F16 ? MOE_TYPE_F16 : MOE_TYPE_BF16;
     return args;
@@ -42,9 +40,11 @@ void set_gate_up(const Call& call, moe_role gate, moe_role up, bool is_fused, Ge
 
 bool takes_gemv(const GemvLaunches& launches, const DeviceRows& x, int64_t n_tokens,
                 const int32_t* n_tokens_device) {
-    const int64_t row_bytes = n_tokens > 1 ? x.stride * element_size(x.type) : 0;
-    return n_tokens <= launches.max_tokens && !n_tokens_device && row_bytes % 16 == 0 &&
-           reinterpret_cast<uintptr_t>(x.data) % 16 == 0;
+    return n_tokens <= launches.max_tokens && !n_tokens_device && begin_on_16_bytes(x, n_tokens);
+}
+
+bool takes_gemv_rows(const Setup& setup, int64_t n_rows) {
+    return n_rows <= int64_t{setup.launch->expert_rows_gemv.max_tokens} * setup.layer->top_k;
 }
 
 const GemvLaunch& launch_of(const GemvLaunches& launches, const GemvArgs& args) {
@@ -79,7 +79,31 @@ GemvArgs expert_gemv_args(const Call& call, const Scratch& scratch, const Device
     args.intermediate = static_cast<int32_t>(call.setup.slice->intermediate_count);
     args.h = scratch.h;
     args.gate_values = scratch.pre_activation;
+    args.slot_rows = scratch.slot_rows;
     return args;
+}
+
+void run_gemv_rows(const Call& call, const Scratch& scratch, const GemvRows& rows) {
+    const Setup& setup = call.setup;
+    const GemvLaunches& launches = setup.launch->expert_rows_gemv;
+    GemvArgs args = expert_gemv_args(call, scratch, rows.x, rows.n);
+    args.n_slots = args.top_k = 1;
+    args.hidden = setup.layer->expert_width();
+    args.ids = rows.experts.ids;
+    args.ids_stride = 1;
+    args.local_of = rows.experts.local_of;
+    args.n_ids = rows.experts.n_ids;
+    args.n_ids_all = rows.experts.n_ids_all;
+    args.weights = rows.weights ? rows.weights : setup.constants.one;
+    args.weights_stride = rows.weights ? 1 : 0;
+    args.out = const_cast<void*>(rows.out.data);
+    args.out_type = rows.out.type;
+    args.out_stride = rows.out.stride;
+    args.keeps_absent = rows.keeps_absent;
+    const GemvLaunch& launch =
+        launches.at((rows.n + setup.layer->top_k - 1) / setup.layer->top_k,
+                    gate_up_shares_codebook(args), shares_codebook(args.down));
+    run_gemv(launch, args, static_cast<cudaStream_t>(call.stream));
 }
 
 void add_finish_terms(const Call& call, const FinishTerms& terms, GemvArgs& args) {
@@ -111,6 +135,7 @@ GemvArgs shared_gemv_args(const Call& call, const Scratch& scratch, const Device
     args.intermediate = static_cast<int32_t>(setup.slice->shared_count);
     args.h = scratch.shared_h;
     args.gate_values = scratch.shared_pre;
+    args.slot_rows = scratch.slot_rows;
     args.out = scratch.shared_y;
     args.out_type = MOE_TYPE_F32;
     args.out_stride = layer.hidden;

@@ -133,11 +133,13 @@ struct GemvLaunches {
 struct LaunchPlan {
     explicit LaunchPlan(std::pmr::memory_resource* memory)
         : experts_gemv(memory),
+          expert_rows_gemv(memory),
           experts_and_shared_gemv(memory),
           shared_gemv(memory),
           ranges(memory) {}
 
     GemvLaunches experts_gemv;             // the routed experts
+    GemvLaunches expert_rows_gemv;         // rows with an expert each: those of so many tokens
     GemvLaunches experts_and_shared_gemv;  // with the shared expert as one more slot
     GemvLaunches shared_gemv;              // the shared expert alone
     GemmNames gate_up, down, shared_gate_up, shared_down, latent_in, latent_out;

@@ -324,7 +324,10 @@ CombineInput LayerPass::combine_input(const Sum& sum) const {
         input.y = b_.wide;
         input.y_type = y_type();
         input.y_stride = width;
-        input.slot_to_row = b_.rows.slot_to_row;
+        if (sum.is_by_slot)
+            input.y_token_stride = int64_t{layer().top_k} * width;
+        else
+            input.slot_to_row = b_.rows.slot_to_row;
     }
     input.weighted = !layer().weight_on_input;
     input.ids = b_.ids;
@@ -403,6 +406,28 @@ void LayerPass::store_sum(const Sum& sum, const CombineOutput& out) {
     CombineInput input = combine_input(sum);
     add_shared(input, sum);
     run_combine(launch_.device, input, tokens_, out, stream());
+}
+
+void LayerPass::store_gemv_slots(const DeviceRows& x, const RowExperts& experts,
+                                 const DeviceRows& out) {
+    const float* on_input = layer().weight_on_input ? b_.weights : nullptr;
+    run_gemv_rows(call_, b_, {x, n_slots_, experts, on_input, out, false});
+}
+
+void LayerPass::run_gemv_slots(const DeviceRows& x, const RowExperts& experts,
+                               const CombineOutput& out) {
+    const int32_t k = layer().top_k, width = layer().expert_width();
+    if (out.stride == int64_t{k} * width)
+        return store_gemv_slots(x, experts, dense_rows(out.data, out.type, width));
+    store_gemv_slots(x, experts, dense_rows(b_.wide, y_type(), width));
+    run_store_slots(launch_.device, b_.wide, y_type(), width, nullptr, k, width, tokens_, out.data,
+                    out.type, out.stride, stream());
+}
+
+void LayerPass::sum_gemv_slots(const DeviceRows& x, const RowExperts& experts,
+                               const CombineOutput& out) {
+    store_gemv_slots(x, experts, dense_rows(b_.wide, y_type(), layer().expert_width()));
+    store_sum({true, {}, {}, 0, false, true}, out);
 }
 
 void LayerPass::run_gemv_sum(const DeviceRows& x, const int32_t* expert_map, Sum sum,

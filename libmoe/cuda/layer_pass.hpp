@@ -80,13 +80,20 @@ class LayerPass {
         bool has_y;         // y of sorted rows
         DeviceRows routed;  // a sum made before
         DeviceRows x;
-        uint32_t parts;  // MOE_FINISH_ bits; 0 for the bare sum
-        bool identity;   // identity experts are added
+        uint32_t parts;           // MOE_FINISH_ bits; 0 for the bare sum
+        bool identity;            // identity experts are added
+        bool is_by_slot = false;  // y has the row of slot (t, j) at t * top_k + j
     };
     void store_sum(const Sum& sum, const CombineOutput& out);
     // The same straight from ids and weights, by the gemv family (takes_gemv).
     void run_gemv_sum(const DeviceRows& x, const int32_t* expert_map, Sum sum,
                       const CombineOutput& out);
+
+    // The rows of the chunk's slots by the gemv family (takes_gemv_rows), zero for slots without an
+    // expert here: per slot to `out`, or their sum over each token, without finish parts. x has the
+    // row of slot s by its index or divisor.
+    void run_gemv_slots(const DeviceRows& x, const RowExperts& experts, const CombineOutput& out);
+    void sum_gemv_slots(const DeviceRows& x, const RowExperts& experts, const CombineOutput& out);
 
     const Scratch& scratch() const { return b_; }
     moe_type y_type() const { return range_.y_type; }
@@ -114,6 +121,7 @@ class LayerPass {
     void project_latent(const ExpertInput& input);
     void store_latent_sum(const Sum& sum, const CombineOutput& out);
     void run_shared(const DeviceRows& x);
+    void store_gemv_slots(const DeviceRows& x, const RowExperts& experts, const DeviceRows& out);
     CombineInput combine_input(const Sum& sum) const;
     void add_shared(CombineInput& input, const Sum& sum) const;
     DotInput gate_input(const DeviceRows& x) const;

@@ -9,6 +9,7 @@
 #include "libmoe/cuda/dispatch/dispatch.hpp"
 #include "libmoe/cuda/dispatch/gather_columns.hpp"
 #include "libmoe/cuda/exact/exact.hpp"
+#include "libmoe/cuda/gemv/gather_slots.hpp"
 #include "libmoe/cuda/gemv/gemv.hpp"
 #include "libmoe/cuda/grouped_gemm/grouped_gemm.hpp"
 #include "libmoe/cuda/router/router.hpp"
@@ -59,9 +60,10 @@ void prepare(const Setup& setup, LaunchPlan& launch) {
     prepare_family(setup, setup.finish,
                    {MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP, MOE_ROLE_SHARED_DOWN,
                     MOE_ROLE_LATENT_IN, MOE_ROLE_LATENT_OUT});
-    for (GemvLaunches* launches :
-         {&launch.experts_gemv, &launch.experts_and_shared_gemv, &launch.shared_gemv})
+    for (GemvLaunches* launches : {&launch.experts_gemv, &launch.expert_rows_gemv,
+                                   &launch.experts_and_shared_gemv, &launch.shared_gemv})
         for (GemvLaunch& one : launches->all) prepare_gemv(setup.device, one);
+    if (launch.experts_gemv.max_tokens || launch.shared_gemv.max_tokens) prepare_gather_slots();
 }
 
 }  // namespace moe::cuda

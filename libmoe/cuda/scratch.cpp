@@ -65,6 +65,18 @@ int64_t router_bytes(const Setup& setup, int64_t n_tokens) {
     return static_cast<int64_t>(logits_scratch_bytes(input, n_tokens));
 }
 
+// Of the routed experts, the shared one among them, for as many tokens as gemv takes at most. What
+// it gathers are rows of x and, by a table of columns, of h.
+SlotRows take_slot_rows(Arena& arena, const Setup& setup, int64_t n_tokens) {
+    const Layer& layer = *setup.layer;
+    const int64_t n = std::min<int64_t>(n_tokens, max_gemv_batch) * (layer.top_k + 1);
+    const int64_t width = std::max<int64_t>(
+        {layer.hidden, setup.has_down_tables ? setup.slice->intermediate_count : 0,
+         setup.has_finish_tables ? setup.slice->shared_count : 0});
+    return {arena.take<std::byte>(n * padded_columns(width) * 2), arena.take<int32_t>(n),
+            arena.take<float>(n)};
+}
+
 }  // namespace
 
 int64_t padded_rows(int64_t n) {
@@ -131,6 +143,7 @@ Scratch::Scratch(const Setup& setup, int64_t n_tokens, std::byte* block) {
                                                              operand_bytes(setup.pre_activation)
                                                        : 0);
     h = arena.take<std::byte>(row_capacity * padded_columns(slice.intermediate_count) * operand);
+    slot_rows = take_slot_rows(arena, setup, n);
     const bool has_pre = setup.unfused || (layer.activation.gated && !setup.is_gate_up_fused);
     pre_activation =
         has_pre ? arena.take<float>(2 * row_capacity * slice.intermediate_count) : nullptr;

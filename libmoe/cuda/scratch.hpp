@@ -4,6 +4,7 @@
 #pragma once
 
 #include "libmoe/cuda/device_rows.hpp"
+#include "libmoe/cuda/gemv/gemv.hpp"
 #include "libmoe/cuda/rows.hpp"
 #include "libmoe/cuda/setup.hpp"
 
@@ -31,6 +32,7 @@ struct Scratch {
                                // their GEMM stops before the activation
     uint64_t wide_bytes;       // also holds the pre-activations of one token at least
     std::byte* h;              // [row_capacity][intermediate]
+    SlotRows slot_rows;        // of gemv launches that gather
     float* pre_activation;     // [row_capacity][2 intermediate], where gate and up are not fused
     std::byte* latent;         // [chunk * k][latent]
     float* routed;             // [chunk][width], where the routed sum is not the last step

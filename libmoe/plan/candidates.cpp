@@ -65,6 +65,22 @@ const GemvRange& gemv_range_of_stage(const Problem& problem, moe_stage stage) {
     return stage == MOE_STAGE_EXPERTS ? problem.gemv_experts : problem.gemv_finish;
 }
 
+// Would gate and up, in launches of their own, want the columns of x gathered?
+template <moe_stage stage>
+bool gathers_pair(const Problem& problem) {
+    const bool is_shared = stage == MOE_STAGE_FINISH;
+    const Layer& layer = problem.layout->layer;
+    const bool is_gated = (is_shared ? layer.shared_activation : layer.activation).gated;
+    const bool is_fused =
+        is_shared ? problem.cuda->is_shared_gate_up_fused : problem.cuda->is_gate_up_fused;
+    const auto has_table = [&](moe_role role) {
+        return column_table_of(problem.layout->formats[role]) != ColumnTable::none;
+    };
+    return is_gated && !is_fused &&
+           (has_table(is_shared ? MOE_ROLE_SHARED_GATE : MOE_ROLE_GATE) ||
+            has_table(is_shared ? MOE_ROLE_SHARED_UP : MOE_ROLE_UP));
+}
+
 template <moe_stage stage>
 const Reason* gemv(const Problem& problem) {
     if (stage == MOE_STAGE_FINISH && !problem.layout->layer.shared_intermediate)
@@ -72,10 +88,7 @@ const Reason* gemv(const Problem& problem) {
     if (stage == MOE_STAGE_EXPERTS && problem.layout->layer.latent) return &reasons::latent;
     if (problem.cuda->batch_invariant) return &reasons::batch_invariant;
     if (const Reason* reason = whole_tiles<stage, cuda::gemv_supports>(problem)) return reason;
-    const auto has_no_table = [](const moe_format& f) {
-        return column_table_of(f) == ColumnTable::none;
-    };
-    if (!all_of_stage<stage>(problem, has_no_table)) return &reasons::column_table;
+    if (gathers_pair<stage>(problem)) return &reasons::column_table;
     return gemv_range_of_stage(problem, stage).can > 0 ? nullptr : &reasons::size;
 }
 

@@ -33,8 +33,10 @@ inline constexpr Reason intermediate_type{
     "intermediate_type",
     "its arithmetic does not match the intermediate type: F64 asks for float64, F32 for float32, "
     "F16 for float16"};
-inline constexpr Reason column_table{
-    "column_table", "it reads x as it is; act_order and pre_quant_scale want its columns gathered"};
+inline constexpr Reason column_table{"column_table",
+                                     "gate and up are two launches, and act_order or "
+                                     "pre_quant_scale gives one of them a row of x for "
+                                     "each slot"};
 inline constexpr Reason x_type{"x_type", "its arithmetic is narrower than x"};
 inline constexpr Reason architecture{"architecture", "it is made for another architecture"};
 inline constexpr Reason size{"size", "the layer is too large for its blocks, or not of whole ones"};

@@ -109,6 +109,7 @@ void for_each_gemv(const moe_plan& plan, See see) {
     const cuda::LaunchPlan& launch = plan.launch_plan();
     const std::pair<const char*, const GemvLaunches*> all[] = {
         {"experts", &launch.experts_gemv},
+        {"expert_rows", &launch.expert_rows_gemv},
         {"experts_and_shared", &launch.experts_and_shared_gemv},
         {"shared", &launch.shared_gemv}};
     for (const auto& [what, launches] : all) {
@@ -142,6 +143,8 @@ void write_launches(JsonWriter& json, const moe_plan& plan) {
                     json.member("of", what);
                     json.member("tokens", n);
                     json.member("codebooks", codebooks);
+                    json.member("gathers_x", launch.gathers_x);
+                    json.member("gathers_h", launch.gathers_h);
                     write_tiling(json, "gate_up", launch.gate_up_name, launch.gate_up);
                     if (launch.up_type != PackedType::none)
                         write_tiling(json, "up", launch.up_name, launch.up);
@@ -174,8 +177,10 @@ std::string launches_text(const moe_plan& plan) {
                                 launch.gate_up.n_blocks, launch.gate_up.n_warps);
             if (launch.up_type != PackedType::none)
                 text += fmt::format("; up {} of {}", launch.up.n_blocks, launch.up.n_warps);
-            text += fmt::format("), {} ({} of {})\n", launch.down_name.c_str(),
-                                launch.down.n_blocks, launch.down.n_warps);
+            text += fmt::format("), {} ({} of {}){}{}\n", launch.down_name.c_str(),
+                                launch.down.n_blocks, launch.down.n_warps,
+                                launch.gathers_x ? ", x gathered by slot" : "",
+                                launch.gathers_h ? ", h gathered by slot" : "");
         });
     return text;
 }

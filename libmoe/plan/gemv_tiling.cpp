@@ -80,6 +80,14 @@ bool is_pair(const GemvProblem& problem) {
     return problem.up.type != PackedType::none;
 }
 
+// The problem as the kernels of gate and up have it.
+GemvProblem problem_of_gate_up(GemvProblem problem) {
+    if (!problem.gathers_x) return problem;
+    problem.n_tokens *= problem.n_slots;
+    problem.n_slots = 1;
+    return problem;
+}
+
 // The problem with up in the place of the gate.
 GemvProblem problem_of_up(GemvProblem problem) {
     std::swap(problem.gate_up, problem.up);
@@ -201,8 +209,9 @@ GemvTiling lay_out_gate_up(const GemvProblem& problem, GemvTiling tiling, int32_
 
 }  // namespace
 
-GemvTiling tile_gate_up(const DeviceFacts& device, const GemvProblem& problem,
+GemvTiling tile_gate_up(const DeviceFacts& device, const GemvProblem& of_call,
                         const GemvTuning& tuning) {
+    const GemvProblem problem = problem_of_gate_up(of_call);
     const PackedMatrix& matrix = problem.gate_up;
     const SmemLimits limits = gate_up_smem_limits(problem, tuning);
     GemvTiling tiling;
@@ -339,6 +348,20 @@ GemvTiling tile_down(const DeviceFacts& device, const GemvProblem& problem,
     return best;
 }
 
+bool fits_shared_memory(const DeviceFacts& device, GemvProblem problem, const GemvTuning& tuning) {
+    for (const bool gate_up_shares : {false, true})
+        for (const bool down_shares : {false, true}) {
+            problem.gate_up_shares_codebook = gate_up_shares;
+            problem.down_shares_codebook = down_shares;
+            int32_t most = std::max(tile_gate_up(device, problem, tuning).shared.total,
+                                    tile_down(device, problem, tuning).shared.total);
+            if (is_pair(problem))
+                most = std::max(most, tile_up(device, problem, tuning).shared.total);
+            if (most > device.shared_bytes) return false;
+        }
+    return true;
+}
+
 int32_t max_gemv_tokens(const DeviceFacts& device, GemvProblem problem, const GemvTuning& tuning) {
     if (!cuda::gemv_supports(problem.gate_up.type) || !cuda::gemv_supports(problem.down.type))
         return 0;
@@ -348,18 +371,9 @@ int32_t max_gemv_tokens(const DeviceFacts& device, GemvProblem problem, const Ge
         (!cuda::gemv_supports(problem.up.type) || !has_whole_splits(problem.up) ||
          !can_divide(problem.up, problem.n_slots)))
         return 0;
-    const auto fits = [&](bool gate_up_shares, bool down_shares) {
-        problem.gate_up_shares_codebook = gate_up_shares;
-        problem.down_shares_codebook = down_shares;
-        int32_t most = std::max(tile_gate_up(device, problem, tuning).shared.total,
-                                tile_down(device, problem, tuning).shared.total);
-        if (is_pair(problem)) most = std::max(most, tile_up(device, problem, tuning).shared.total);
-        return most <= device.shared_bytes;
-    };
     int32_t n = 0;
     for (problem.n_tokens = 1; problem.n_tokens <= max_gemv_batch; ++problem.n_tokens) {
-        if (!fits(false, false) || !fits(false, true) || !fits(true, false) || !fits(true, true))
-            break;
+        if (!fits_shared_memory(device, problem, tuning)) break;
         n = problem.n_tokens;
     }
     return n;

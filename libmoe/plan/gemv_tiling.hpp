@@ -22,6 +22,10 @@ struct GemvProblem {
     int32_t n_tokens = 1;
     bool has_shared_gate = false;
     bool has_f16_x = false;  // x and the intermediate are float16, and operands hold all of x
+    // The table of columns of gate and up gives each slot a row of x: theirs are n_tokens * n_slots
+    // tokens of one slot.
+    bool gathers_x = false;
+    bool gathers_h = false;  // by the table of down
     bool has_f16_h = false;  // the intermediate is float16, and operands hold all of it
     // All experts have one codebook in a form that one table serves; known with the weights.
     bool gate_up_shares_codebook = false;
@@ -35,6 +39,10 @@ cuda::GemvTiling tile_up(const cuda::DeviceFacts& device, const GemvProblem& pro
                          const GemvTuning& tuning);
 cuda::GemvTiling tile_down(const cuda::DeviceFacts& device, const GemvProblem& problem,
                            const GemvTuning& tuning);
+
+// Do the thread blocks fit the shared memory, whatever the codebooks turn out to be?
+bool fits_shared_memory(const cuda::DeviceFacts& device, GemvProblem problem,
+                        const GemvTuning& tuning);
 
 // Tokens up to which the kernels can take the problem, whatever the codebooks turn out to be;
 // max_gemv_batch at most, 0 for a shape that they cannot read.

@@ -1,6 +1,7 @@
 #include "libmoe/plan/launch_plan.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "libmoe/cuda/backend.hpp"
 #include "libmoe/cuda/kernel_limits.hpp"
@@ -39,6 +40,8 @@ GemvLaunch make_gemv_launch(const moe_plan& plan, const Candidate& candidate,
     launch.gate_up_type = problem.gate_up.type;
     launch.up_type = problem.up.type;
     launch.down_type = problem.down.type;
+    launch.gathers_x = problem.gathers_x;
+    launch.gathers_h = problem.gathers_h;
     launch.gate_up = tile_gate_up(device, problem, tuning);
     if (launch.up_type != PackedType::none) launch.up = tile_up(device, problem, tuning);
     launch.down = tile_down(device, problem, tuning);
@@ -50,7 +53,19 @@ GemvLaunch make_gemv_launch(const moe_plan& plan, const Candidate& candidate,
     return launch;
 }
 
-// The launches of 1 to candidate.most_tokens tokens, for every answer about the codebooks.
+// The launches of a number of tokens, for every answer about the codebooks.
+void add_gemv(const moe_plan& plan, const Candidate& candidate, GemvProblem problem,
+              const GemvTuning& tuning, GemvLaunches& launches) {
+    for (const bool gate_up_shares : {false, true}) {
+        for (const bool down_shares : {false, true}) {
+            problem.gate_up_shares_codebook = gate_up_shares;
+            problem.down_shares_codebook = down_shares;
+            launches.all.push_back(make_gemv_launch(plan, candidate, problem, tuning));
+        }
+    }
+}
+
+// The launches of 1 to candidate.most_tokens tokens.
 void fill_gemv(const moe_plan& plan, const Candidate& candidate, GemvProblem problem,
                GemvLaunches& launches) {
     if (!is_gemv(candidate)) return;
@@ -58,13 +73,23 @@ void fill_gemv(const moe_plan& plan, const Candidate& candidate, GemvProblem pro
     launches.max_tokens = candidate.most_tokens;
     for (int32_t n = 1; n <= candidate.most_tokens; ++n) {
         problem.n_tokens = n;
-        for (const bool gate_up_shares : {false, true}) {
-            for (const bool down_shares : {false, true}) {
-                problem.gate_up_shares_codebook = gate_up_shares;
-                problem.down_shares_codebook = down_shares;
-                launches.all.push_back(make_gemv_launch(plan, candidate, problem, tuning));
-            }
-        }
+        add_gemv(plan, candidate, problem, tuning, launches);
+    }
+}
+
+// The same of the rows of 1 to candidate.most_tokens tokens, each with one slot and so with fewer
+// thread blocks, which are to fit the shared memory with more tiles each.
+void fill_row_gemv(const moe_plan& plan, const Candidate& candidate, GemvProblem problem,
+                   GemvLaunches& launches) {
+    if (!is_gemv(candidate)) return;
+    const GemvTuning tuning = tuning_of(plan.cuda.device).gemv;
+    const int32_t rows_of_token = std::exchange(problem.n_slots, 1);
+    for (int32_t n = 1; n <= candidate.most_tokens; ++n) {
+        problem.n_tokens = n * rows_of_token;
+        if (problem.n_tokens * tuning.least_sms_of_row > plan.cuda.device.n_sms) return;
+        if (!fits_shared_memory(plan.cuda.device, problem, tuning)) return;
+        add_gemv(plan, candidate, problem, tuning, launches);
+        launches.max_tokens = n;
     }
 }
 
@@ -73,6 +98,7 @@ void fill_gemv(const moe_plan& plan, cuda::LaunchPlan& launch) {
     const Candidate& experts = plan.chosen(MOE_STAGE_EXPERTS, 1);
     GemvProblem problem = gemv_problem(plan, false, layer.top_k);
     fill_gemv(plan, experts, problem, launch.experts_gemv);
+    fill_row_gemv(plan, experts, problem, launch.expert_rows_gemv);
     if (plan.cuda.shared_joins) {
         ++problem.n_slots;
         problem.has_shared_gate = layer.has_shared_expert_gate;
@@ -221,6 +247,11 @@ GemvProblem gemv_problem(const moe_plan& plan, bool is_shared, int32_t n_slots) 
     if (is_gated && !is_fused) problem.up = matrix_of(up);
     problem.down = matrix_of(is_shared ? MOE_ROLE_SHARED_DOWN : MOE_ROLE_DOWN);
     problem.n_slots = n_slots;
+    const auto has_table = [&](moe_role role) {
+        return placement.matrices[role].table != ColumnTable::none;
+    };
+    problem.gathers_x = has_table(is_gated ? gate : up);
+    problem.gathers_h = has_table(is_shared ? MOE_ROLE_SHARED_DOWN : MOE_ROLE_DOWN);
     problem.has_f16_h = plan.intermediate_type == MOE_TYPE_F16;
     problem.has_f16_x = problem.has_f16_h && plan.x_type == MOE_TYPE_F16;
     return problem;

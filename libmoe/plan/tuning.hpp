@@ -29,6 +29,7 @@ struct GemvTuning {
     int64_t large_bytes_shared_codebook;  // of several tokens with one codebook for all experts
     int32_t narrow_warps;                 // of gate_up in a large call, codes of up to five bits
     int64_t prefetch_bytes;               // of one token's shared expert, into the L2, at most
+    int32_t least_sms_of_row;  // with fewer, rows with an expert each take the grouped GEMM
     SmemLimits gate_up_small, down_small, gate_up_large, down_large;
 };
 

@@ -180,8 +180,7 @@ void copy_ggml_scales(const Row& row) {
 }
 
 // bfloat16 below 2^-17 may lose bits, at most half of the smallest float16 (2^-25).
-uint16_t narrow_to_f16(const Row& row, int64_t column, const std::byte* from, const char* name) {
-    const float value = scale_value(row.source.matrix.format.scale_type, from, 0);
+uint16_t narrow_to_f16(const Row& row, int64_t column, float value, const char* name) {
     if (!(std::abs(value) <= 65504.0f))
         fail(MOE_ERROR_UNSUPPORTED,
              "{}: the {} of row {}, column {} is {}, which the packed layout has no float16 for",
@@ -189,18 +188,28 @@ uint16_t narrow_to_f16(const Row& row, int64_t column, const std::byte* from, co
     return float_to_f16(value);
 }
 
-// Scale and bias of any group, for every 32 columns of it.
+// Scale and bias of any group, for every 32 columns of it. Kernels multiply by how far a code is
+// from the middle of its type, and round scale and bias for it, so codes of fewer bits are moved
+// there.
 void lower_affine(const Row& row) {
     const Matrix& matrix = row.source.matrix;
     const GridParts& parts = *matrix.traits->parts;
+    const moe_type type = matrix.format.scale_type;
+    const int32_t moved = (1 << (code_bits(row.source.type) - 1)) - (1 << (matrix.format.bits - 1));
     for (int32_t c = 0; c < row.n_columns; c += 32) {
         const int64_t column = row.column + c;
         std::byte number[4];
         std::byte* to = row.scales + ggml_scale_offset(row.source.type, 4, row.tile_row, c);
         parts.scale(matrix, row.row, column, number);
-        store(to, narrow_to_f16(row, column, number, "scale"));
+        const uint16_t scale = narrow_to_f16(row, column, scale_value(type, number, 0), "scale");
+        store(to, scale);
         parts.bias(matrix, row.row, column, number);
-        store(to + 2, narrow_to_f16(row, column, number, "bias"));
+        const float bias = scale_value(type, number, 0);
+        narrow_to_f16(row, column, bias, "bias");
+        store(to + 2,
+              narrow_to_f16(row, column, bias - static_cast<float>(moved) * f16_to_float(scale),
+                            "bias less a few scales"));
+        for (int32_t i = 0; i < 32; ++i) row.codes[c + i] += static_cast<uint8_t>(moved);
     }
 }
 

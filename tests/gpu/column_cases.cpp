@@ -137,8 +137,9 @@ void add_dense_columns(CaseList& list) {
                          });
 }
 
-// The sort, x by the tables of gate and up, gate and up, h by that of down, down, the sum.
-void check_column_launches(const Pair& pair) {
+// x by the tables of gate and up, gate and up, h by that of down, down; between a sort and a sum
+// where slots are sorted.
+void check_column_launches(const Pair& pair, bool has_gemv) {
     if (!pair.subject.device.is_cuda()) throw Skip("the CPU launches nothing");
     need_launches();
     for (const int64_t T : {1, 33}) {
@@ -154,10 +155,12 @@ void check_column_launches(const Pair& pair) {
             families.push_back(name.family.empty() ? launch.kernel : name.family);
             all += " " + launch.kernel;
         }
-        const std::vector<std::string> wanted = {"gather_columns", "grouped_gemm",
-                                                 "permute_columns", "grouped_gemm"};
-        const bool has_all =
-            launches.size() == 6 && std::equal(wanted.begin(), wanted.end(), families.begin() + 1);
+        const bool sorts = !has_gemv || T > 1;
+        std::vector<std::string> wanted = {"gather_slots", "gemv", "gather_slots", "gemv"};
+        if (sorts) wanted = {"gather_columns", "grouped_gemm", "permute_columns", "grouped_gemm"};
+        const size_t first = sorts ? 1 : 0;
+        const bool has_all = launches.size() == wanted.size() + 2 * first &&
+                             std::equal(wanted.begin(), wanted.end(), families.begin() + first);
         pair.context.expect(has_all, text("T %ld:", static_cast<long>(T)) + all);
     }
 }
@@ -167,11 +170,11 @@ void add_column_launches(CaseList& list) {
         list.add(text("columns/launches/%s", format), Extent::smoke, [=](Context& context) {
             PairSpec spec = column_spec(format, bf16, Tables::of_expert);
             spec.max_tokens = 40;
-            check_column_launches(Pair(context, spec));
-            spec.subject = [](moe_plan_desc& desc) {
-                desc.kernel_filter = "sm80_*_grouped_gemm_*";
-            };
-            check_column_launches(Pair(context, spec));
+            check_column_launches(Pair(context, spec), true);
+            for (const char* filter : {"sm80_*", "sm80_*_grouped_gemm_*"}) {
+                spec.subject = [=](moe_plan_desc& desc) { desc.kernel_filter = filter; };
+                check_column_launches(Pair(context, spec), filter == std::string("sm80_*"));
+            }
         });
 }
 

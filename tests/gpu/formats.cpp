@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <random>
 
@@ -52,6 +53,17 @@ constexpr Unnamed unnamed[] = {
      MOE_ZERO_POINT_PACKED},
     {"int5_zeros", MOE_TYPE_INT, 5, 1, 48, MOE_TYPE_F32, MOE_PACKING_BIT_STREAM,
      MOE_ZERO_POINT_PACKED},
+    {"int4_nibbles", MOE_TYPE_INT, 4, 1, 128, MOE_TYPE_F32, MOE_PACKING_NIBBLE_LOW_FIRST},
+    {"fp4_64", MOE_TYPE_E2M1, 0, 1, 64, MOE_TYPE_F8_E8M0, MOE_PACKING_NIBBLE_LOW_FIRST},
+    {"fp4_128", MOE_TYPE_E2M1, 0, 1, 128, MOE_TYPE_F16, MOE_PACKING_NIBBLE_LOW_FIRST},
+    {"int8_64x64", MOE_TYPE_I8, 0, 64, 64, MOE_TYPE_F32},
+    {"int8_matrix", MOE_TYPE_I8, 0, -1, -1, MOE_TYPE_F32},
+    {"affine2", MOE_TYPE_INT, 2, 1, 32, MOE_TYPE_BF16, MOE_PACKING_BIT_STREAM,
+     MOE_ZERO_POINT_FLOAT},
+    {"affine3", MOE_TYPE_INT, 3, 1, 64, MOE_TYPE_F16, MOE_PACKING_BIT_STREAM, MOE_ZERO_POINT_FLOAT},
+    {"affine4", MOE_TYPE_INT, 4, 1, 64, MOE_TYPE_BF16, MOE_PACKING_BIT_STREAM,
+     MOE_ZERO_POINT_FLOAT},
+    {"affine5", MOE_TYPE_INT, 5, 1, 32, MOE_TYPE_F16, MOE_PACKING_BIT_STREAM, MOE_ZERO_POINT_FLOAT},
     {"nf4", MOE_TYPE_CODEBOOK, 4, 1, 64, MOE_TYPE_F32, MOE_PACKING_NIBBLE_HIGH_FIRST,
      MOE_ZERO_POINT_NONE, MOE_CODEBOOK_BNB_NF4},
     {"fp4_nested", MOE_TYPE_CODEBOOK, 4, 1, 64, MOE_TYPE_U8, MOE_PACKING_NIBBLE_HIGH_FIRST,
@@ -142,14 +154,13 @@ void fill_blocks(FormatBuffers& matrix, size_t block_bytes, float spread) {
 // How far codes lie from zero, about.
 float size_of_codes(const moe_format& format) {
     if (format.type == MOE_TYPE_CODEBOOK) return 0.5f;
+    if (format.type == MOE_TYPE_E2M1) return 2.5f;
     const float half = std::ldexp(1.0f, (format.type == MOE_TYPE_I8 ? 8 : format.bits) - 1);
     return half * 0.6f;
 }
 
-// From one to two times `least`, which a float16 holds.
-void store_scale(moe_type type, float least, uint32_t random, std::byte* to) {
-    const float value =
-        std::ldexp(1.0f + static_cast<float>(random % 128) / 128, std::ilogb(least));
+// A positive value that a float16 holds, in the type.
+void store_number(moe_type type, float value, std::byte* to) {
     uint32_t bits;
     std::memcpy(&bits, &value, 4);
     const auto bf16 = static_cast<uint16_t>(bits >> 16);
@@ -157,13 +168,21 @@ void store_scale(moe_type type, float least, uint32_t random, std::byte* to) {
     if (type == MOE_TYPE_F32) std::memcpy(to, &value, 4);
     if (type == MOE_TYPE_BF16) std::memcpy(to, &bf16, 2);
     if (type == MOE_TYPE_F16) std::memcpy(to, &f16, 2);
+    if (type == MOE_TYPE_F8_E8M0) *to = static_cast<std::byte>(bits >> 23);
+}
+
+// From one to two times `least`.
+void store_scale(moe_type type, float least, uint32_t random, std::byte* to) {
+    const float part = 1.0f + static_cast<float>(random % 128) / 128;
+    store_number(type, std::ldexp(part, std::ilogb(least)), to);
 }
 
 // Zero points as tools write them, near the middle: streams of codes along the rows, one of each
 // group of columns, in words that follow each other or, of a bit stream, lie a group apart.
 Bytes random_zeros(const moe_format& format, int64_t rows, int64_t columns,
                    std::mt19937_64& random) {
-    if (format.zero_point == MOE_ZERO_POINT_NONE || format.zero_point == MOE_ZERO_POINT_MIDDLE)
+    if (format.zero_point == MOE_ZERO_POINT_NONE || format.zero_point == MOE_ZERO_POINT_MIDDLE ||
+        format.zero_point == MOE_ZERO_POINT_FLOAT)
         return {};
     const int64_t group = format.group_columns < 0 ? columns : format.group_columns;
     const int64_t groups = (columns + group - 1) / group, words = (rows * format.bits + 31) / 32;
@@ -181,6 +200,30 @@ Bytes random_zeros(const moe_format& format, int64_t rows, int64_t columns,
         }
     Bytes bytes(all.size() * 4);
     std::memcpy(bytes.data(), all.data(), bytes.size());
+    return bytes;
+}
+
+float number_of(moe_type type, const std::byte* from) {
+    uint16_t half;
+    std::memcpy(&half, from, 2);
+    if (type == MOE_TYPE_F16)
+        return std::ldexp(static_cast<float>(half & 0x3FF | 0x400), (half >> 10) - 25);
+    const uint32_t bits = static_cast<uint32_t>(half) << 16;
+    float value;
+    std::memcpy(&value, &bits, 4);
+    return value;
+}
+
+// A bias for each scale, as tools write them: zero is within an eighth of the range of the middle.
+Bytes random_biases(const moe_format& format, const Bytes& scales, std::mt19937_64& random) {
+    Bytes bytes(scales.size());
+    for (size_t i = 0; i < bytes.size(); i += 2) {
+        const float part = 0.375f + static_cast<float>(random() % 64) / 256;
+        const float range =
+            number_of(format.scale_type, &scales[i]) * static_cast<float>((1 << format.bits) - 1);
+        store_number(format.scale_type, part * range, &bytes[i]);
+        bytes[i + 1] |= std::byte{0x80};  // negative
+    }
     return bytes;
 }
 
@@ -208,8 +251,8 @@ Floats random_factors(int64_t columns, uint64_t table) {
 
 void fill_scaled(const moe_format& format, int64_t rows, int64_t columns, float spread,
                  uint64_t table, std::mt19937_64& random, FormatBuffers& matrix) {
-    matrix.zero_points = random_zeros(format, rows, columns, random);
     const float scale = spread / size_of_codes(format) / 1.5f;
+    matrix.zero_points = random_zeros(format, rows, columns, random);
     if (format.act_order) matrix.permutation = random_groups(format, columns, table);
     if (format.pre_quant_scale) {
         matrix.pre_quant_scale = random_factors(columns, table);
@@ -222,9 +265,13 @@ void fill_scaled(const moe_format& format, int64_t rows, int64_t columns, float 
         matrix.nested_scales.assign((matrix.scales.size() + 255) / 256, scale);
         return;
     }
-    const size_t size = format.scale_type == MOE_TYPE_F32 ? 4 : 2;
+    const size_t size = format.scale_type == MOE_TYPE_F32       ? 4
+                        : format.scale_type == MOE_TYPE_F8_E8M0 ? 1
+                                                                : 2;
     for (size_t i = 0; i < matrix.scales.size(); i += size)
         store_scale(format.scale_type, scale, static_cast<uint32_t>(random()), &matrix.scales[i]);
+    if (format.zero_point == MOE_ZERO_POINT_FLOAT)
+        matrix.zero_points = random_biases(format, matrix.scales, random);
 }
 
 // What nested scales index.

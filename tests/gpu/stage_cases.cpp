@@ -204,6 +204,26 @@ void check_row_launches(const Pair& pair, int64_t n_tokens) {
     expect(engine.call(MOE_IN_SORTED, MOE_OUT_REDUCED), " clear_slots", " combine_slots");
 }
 
+// Few rows go to gemv as they lie, or gathered by slot.
+void check_few_row_launches(const Pair& pair) {
+    if (!pair.subject.device.is_cuda()) throw Skip("the CPU launches nothing");
+    need_launches();
+    const Engine engine(pair, 1, 0);
+    const auto expect = [&](moe_in_layout in, moe_out_layout out, const std::string& before,
+                            const std::string& after) {
+        const std::string launched = launched_by(engine, engine.call(in, out));
+        const bool is_wanted = launched == before + " sm90_gemv sm90_gemv" + after ||
+                               launched == before + " sm80_gemv sm80_gemv" + after;
+        pair.context.expect(is_wanted, text("in %d, out %d:", in, out) + launched);
+    };
+    const std::string listed = " slots_of_few_rows", gathered = listed + " gather_slots";
+    expect(MOE_IN_TOKENS, MOE_OUT_PER_SLOT, " take_slots gather_slots", "");
+    expect(MOE_IN_TOKENS, MOE_OUT_ROWS, gathered, "");
+    expect(MOE_IN_SORTED, MOE_OUT_ROWS, listed, "");
+    expect(MOE_IN_SORTED, MOE_OUT_PER_SLOT, gathered, "");
+    expect(MOE_IN_SORTED, MOE_OUT_REDUCED, listed + " take_slots gather_slots", " combine_slots");
+}
+
 struct Kind {
     const char* name;
     moe_layer_desc desc;
@@ -222,7 +242,7 @@ std::vector<Kind> kinds(const moe_layer_desc& rich) {
 
 // Every layout that moe_experts takes.
 void check_layouts(const Pair& pair) {
-    for (const int64_t T : {1, 30}) {
+    for (const int64_t T : {1, 5, 30}) {
         check_cells(pair, T, false);
         check_cells(pair, T, true);
         check_accumulated(pair, T);
@@ -373,14 +393,24 @@ void add_stage_cases(CaseList& list) {
     add_experts_in_any_order(list);
     add_finish(list);
     add_finish_on_grid(list);
-    for (const char* kernels : {"", "sm80_*_grouped_gemm_*"})
-        list.add(text("stage/experts/row_launches/%s", *kernels ? "portable" : "chosen"),
-                 Extent::smoke, [=](Context& context) {
+    const std::pair<const char*, const char*> grouped[] = {{"chosen", "-*_gemv_*"},
+                                                           {"portable", "sm80_*_grouped_gemm_*"}};
+    for (const auto& [name, kernels] : grouped)
+        list.add(text("stage/experts/row_launches/%s", name), Extent::smoke,
+                 [kernels = kernels](Context& context) {
                      PairSpec spec = experts_spec(plain_layer(128, 64, 8, 2), "bf16", bf16);
                      spec.max_tokens = 200;  // one window for the rows of all batches
-                     if (*kernels && context.device.is_cuda())
+                     if (context.device.is_cuda())
                          spec.subject = [=](moe_plan_desc& desc) { desc.kernel_filter = kernels; };
                      check_row_launches(Pair(context, spec), 4);
+                 });
+    for (const char* kernels : {"", "experts:sm80_*"})
+        list.add(text("stage/experts/few_row_launches/%s", *kernels ? "portable" : "chosen"),
+                 Extent::smoke, [=](Context& context) {
+                     PairSpec spec = experts_spec(plain_layer(128, 64, 8, 2), "bf16", bf16);
+                     if (*kernels && context.device.is_cuda())
+                         spec.subject = [=](moe_plan_desc& desc) { desc.kernel_filter = kernels; };
+                     check_few_row_launches(Pair(context, spec));
                  });
     list.add("stage/wrong_offsets", Extent::smoke, check_wrong_offsets);
 }

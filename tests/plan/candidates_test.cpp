@@ -225,7 +225,7 @@ std::set<std::string> cuda_codes() {
     ask(9, false, true, MOE_TYPE_BF16, MOE_TYPE_BF16);  // gemv_experts is 0
     layout.formats[MOE_ROLE_UP] = nvfp4_pre_quant_formats[0].format;
     layout.formats[MOE_ROLE_GATE] = layout.formats[MOE_ROLE_UP];
-    ask(9, false, true, MOE_TYPE_BF16, MOE_TYPE_BF16);
+    ask(9, false, false, MOE_TYPE_BF16, MOE_TYPE_BF16);
     layout.layer.latent = 64;
     ask(9, false, true, MOE_TYPE_BF16, MOE_TYPE_BF16);
     return codes;

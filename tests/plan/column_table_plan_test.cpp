@@ -29,25 +29,25 @@ const Reason* reason_of(const moe_test::Plan& plan, std::string_view kernel) {
     return nullptr;
 }
 
-// The same kernels as those of columns in order, but for gemv.
-TEST(ColumnTables, TakeTheGroupedGemms) {
+// The same kernels as those of columns in order.
+TEST(ColumnTables, TakeTheKernelsOfTheirTypes) {
     const struct {
         const test::FakeDevice device;
         int32_t bits;
         const char* kernel;
-    } cases[] = {{test::h200(), 4, "sm90_int4_bf16_grouped_gemm_gate_up"},
-                 {test::h200(), 8, "sm90_int8_bf16_grouped_gemm_gate_up"},
-                 {test::h200(), 3, "sm90_int3_bf16_grouped_gemm_gate_up"},
-                 {test::sm80(), 4, "sm80_int4_bf16_grouped_gemm_gate_up"},
-                 {test::sm80(), 2, "sm80_int2_bf16_grouped_gemm_gate_up"}};
+        const char* of_one_token;
+    } cases[] = {
+        {test::h200(), 4, "sm90_int4_bf16_grouped_gemm_gate_up", "sm90_int4_bf16_gemv_gate_up"},
+        {test::h200(), 8, "sm90_int8_bf16_grouped_gemm_gate_up", "sm90_int8_bf16_gemv_gate_up"},
+        {test::h200(), 3, "sm90_int3_bf16_grouped_gemm_gate_up", "sm90_int3_bf16_gemv_gate_up"},
+        {test::sm80(), 4, "sm80_int4_bf16_grouped_gemm_gate_up", "sm80_int4_bf16_gemv_gate_up"},
+        {test::sm80(), 2, "sm80_int2_bf16_grouped_gemm_gate_up", "sm80_int2_bf16_gemv_gate_up"}};
     for (const auto& one : cases)
         for (const bool act_order : {false, true}) {
             const auto plan = cuda_plan(one.device, layer_of(gptq(one.bits, act_order)));
             EXPECT_EQ(test::chosen_kernel(plan, MOE_STAGE_EXPERTS), one.kernel) << act_order;
-            if (act_order) {
-                EXPECT_EQ(test::chosen_kernel(plan, MOE_STAGE_EXPERTS, 1), one.kernel);
-                EXPECT_EQ(plan->launch_plan().experts_gemv.max_tokens, 0);
-            }
+            EXPECT_EQ(test::chosen_kernel(plan, MOE_STAGE_EXPERTS, 1), one.of_one_token)
+                << act_order;
         }
 }
 
@@ -56,28 +56,48 @@ TEST(ColumnTables, OfPreQuantScaleAreNvfp4) {
         const auto plan = cuda_plan(test::h200(), layer_of(traits.format));
         EXPECT_EQ(test::chosen_kernel(plan, MOE_STAGE_EXPERTS),
                   "sm90_nvfp4_bf16_grouped_gemm_gate_up");
-        EXPECT_EQ(test::chosen_kernel(plan, MOE_STAGE_EXPERTS, 1),
-                  "sm90_nvfp4_bf16_grouped_gemm_gate_up");
+        EXPECT_EQ(test::chosen_kernel(plan, MOE_STAGE_EXPERTS, 1), "sm90_nvfp4_bf16_gemv_gate_up");
         EXPECT_EQ(test::chosen_kernel(cuda_plan(test::sm80(), layer_of(traits.format)),
                                       MOE_STAGE_EXPERTS),
                   "sm80_nvfp4_bf16_grouped_gemm_gate_up");
     }
 }
 
-// One matrix of three is enough.
-TEST(ColumnTables, KeepGemvAwayAndSayWhy) {
-    for (const moe_role role : experts) {
+// Slots are tokens of one slot for gate and up, and the SMs are theirs.
+TEST(ColumnTables, DivideTheGpuByTheSlots) {
+    const auto launch_of = [](bool act_order, int32_t n_tokens) {
+        const auto plan = cuda_plan(test::h200(), layer_of(gptq(4, act_order)));
+        return plan->launch_plan().experts_gemv.at(n_tokens, false, false);
+    };
+    const cuda::GemvLaunch in_order = launch_of(false, 2), gathered = launch_of(true, 2);
+    EXPECT_FALSE(in_order.gathers_x);
+    EXPECT_TRUE(gathered.gathers_x);
+    EXPECT_EQ(in_order.gate_up.n_blocks, 132 / 2);
+    EXPECT_EQ(gathered.gate_up.n_blocks, 132 / (2 * 8));
+    EXPECT_EQ(in_order.down.n_blocks, gathered.down.n_blocks);
+}
+
+// The permutation of down lies in the order of the rows of gate and up, unless one of the plan's
+// options forbids it.
+TEST(ColumnTables, OfDownAreAskedForWhereTheyAreLeft) {
+    test::FakeLayer layer = layer_of(nvfp4_pre_quant_formats[0].format, {MOE_ROLE_DOWN});
+    const auto plan = cuda_plan(test::h200(), layer);
+    const cuda::GemvLaunch& launch = plan->launch_plan().experts_gemv.at(1, false, false);
+    EXPECT_FALSE(launch.gathers_x);
+    EXPECT_TRUE(launch.gathers_h);
+}
+
+// Gate and up of different types are two launches, and each could want other rows of x.
+TEST(ColumnTables, OfGateOrUpAloneKeepGemvAwayAndSayWhy) {
+    for (const moe_role role : {MOE_ROLE_GATE, MOE_ROLE_UP}) {
         const auto plan =
             cuda_plan(test::h200(), layer_of(nvfp4_pre_quant_formats[0].format, {role}));
-        EXPECT_EQ(reason_of(plan, "sm90_" +
-                                      std::string(role == MOE_ROLE_GATE ? "nvfp4+bf16"
-                                                  : role == MOE_ROLE_UP ? "bf16+nvfp4"
-                                                                        : "bf16") +
-                                      "_bf16_gemv_gate_up"),
-                  &reasons::column_table);
+        EXPECT_EQ(
+            reason_of(plan, "sm90_" +
+                                std::string(role == MOE_ROLE_GATE ? "nvfp4+bf16" : "bf16+nvfp4") +
+                                "_bf16_gemv_gate_up"),
+            &reasons::column_table);
     }
-    const auto plan = cuda_plan(test::h200(), layer_of(gptq(4, true)));
-    EXPECT_EQ(reason_of(plan, "sm80_int4_bf16_gemv_gate_up"), &reasons::column_table);
 }
 
 // Rows that are indexed in place would all have the columns of x.

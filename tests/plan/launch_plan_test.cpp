@@ -274,6 +274,30 @@ TEST(GemvLaunches, ThereIsOneForEveryNumberOfTokens) {
     }
 }
 
+// Rows with an expert each have parts of the SMs of their own, and there are no more than have
+// enough of them.
+TEST(GemvLaunches, OfRowsDivideTheGpuByThem) {
+    for (const FakeDevice& device : {h200(), sm80(), sm86()}) {
+        const moe_test::Plan plan = cuda_plan(device, qwen3_30b(), "*_gemv_*");
+        const cuda::GemvLaunches& rows = plan->launch_plan().expert_rows_gemv;
+        EXPECT_EQ(rows.max_tokens, device.facts.n_sms / 8 / 8) << device.name;
+        EXPECT_GE(rows.max_tokens, 1) << device.name;
+        for (int32_t n = 1; n <= rows.max_tokens; ++n) {
+            const cuda::GemvLaunch& launch = rows.at(n, false, false);
+            const int32_t sms = device.facts.n_sms / (8 * n);
+            EXPECT_EQ(launch.gate_up.n_blocks, std::min(sms, 2 * 768 / 16)) << n;
+            EXPECT_LE(launch.down.n_blocks, sms) << n;
+            EXPECT_LE(launch.gate_up.shared.total, device.facts.shared_bytes);
+            EXPECT_LE(launch.down.shared.total, device.facts.shared_bytes);
+        }
+    }
+    // Rows of 20 experts leave six SMs to each.
+    const FakeLayer many{test::plain_layer(2048, 768, 256, 20), "nvfp4", 16};
+    const cuda::LaunchPlan& launch = cuda_plan(h200(), many, "*_gemv_*")->launch_plan();
+    EXPECT_EQ(launch.expert_rows_gemv.max_tokens, 0);
+    EXPECT_EQ(launch.experts_gemv.max_tokens, 16);
+}
+
 TEST(GemvLaunches, NameTheCodebookModeAndSplitK) {
     const FakeLayer mixtral{test::plain_layer(4096, 14336, 8, 2), "kbit4", 16};
     const moe_test::Plan plan = cuda_plan(h200(), mixtral, "*_gemv_*");
@@ -391,7 +415,8 @@ TEST(ExplainLaunches, FollowTheSchemaAndNameWhatIsLaunched) {
                     if (widths == cuda::TileWidths::both) ++n_gemms;
                 EXPECT_EQ(launches["ranges"][i]["kernels"].size(), n_gemms) << format;
             }
-            const int32_t n_gemv = plan->launch_plan().experts_gemv.max_tokens;
+            const int32_t n_gemv = plan->launch_plan().experts_gemv.max_tokens +
+                                   plan->launch_plan().expert_rows_gemv.max_tokens;
             const size_t modes = format == std::string("kbit3") ? 2 : 1;
             EXPECT_EQ(launches["gemv"].size(), static_cast<size_t>(n_gemv) * modes) << format;
             auto broken = launches;

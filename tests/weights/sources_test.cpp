@@ -155,14 +155,28 @@ TEST(WholeFormats, RefuseBuffersThatAreTooSmallOrAbsent) {
     }
 }
 
+// What a value is packed as. Codes of one to three bits beside a bias are moved to the middle of
+// four bits, and the bias less so many scales is rounded to float16.
+double packed_value(const Source& source, int64_t n, int64_t k) {
+    const double value = source.value(n, k);
+    if (source.format.zero_point != MOE_ZERO_POINT_FLOAT || source.format.bits >= 4) return value;
+    const double scale = source.scale(n, source.group(k));
+    const double moved = (8 - (1 << (source.format.bits - 1))) * scale;
+    const double bias = value - source.code(n, k) * scale;
+    const float rounded = f16_to_float(float_to_f16(static_cast<float>(bias - moved)));
+    EXPECT_NEAR(rounded, bias - moved, std::abs(bias - moved) / 2048 + 1e-7);
+    return source.code(n, k) * scale + moved + rounded;
+}
+
 // Rows [row, + rows) and columns of the source as they come back from tiles.
 void expect_packed_part(const Source& source, const Matrix& part, int64_t row, int64_t column,
                         TileRows half) {
     const auto values = test::unpacked(test::packed(part, half, std::byte{0xA5}), part, half);
     for (int64_t n = 0; n < part.rows; ++n)
         for (int64_t k = 0; k < part.columns; ++k)
-            ASSERT_TRUE(test::same_float(values[static_cast<size_t>(n * part.columns + k)],
-                                         static_cast<float>(source.value(row + n, column + k))))
+            ASSERT_TRUE(
+                test::same_float(values[static_cast<size_t>(n * part.columns + k)],
+                                 static_cast<float>(packed_value(source, row + n, column + k))))
                 << name_of(source.format) << " [" << row + n << ", " << column + k << "]";
 }
 

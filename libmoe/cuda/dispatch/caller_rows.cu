@@ -9,10 +9,10 @@
 //   2. blocks share the rows of all experts
 // Shared memory: ListShared. By slot, clear_slots precedes.
 //
-// Three launches make slots:
-// Inputs: CallerRows: offsets [n_local + 1] and counts [n_local] of int64, row_ids [n_rows] of
-// int32; a window of n slots; scratch keys [n] of uint64.
-// Outputs: SlotsOut: local expert, source row and weight of each slot of the window.
+// Few slots of few rows (slots_of_few_rows) are made by one thread block, in shared memory; others
+// by three launches: Inputs: CallerRows: offsets [n_local + 1] and counts [n_local] of int64,
+// row_ids [n_rows] of int32; a window of n slots; scratch keys [n] of uint64. Outputs: SlotsOut:
+// local expert, source row and weight of each slot of the window.
 //   1. fill_keys: every key becomes no_row
 //   2. mark_rows: a thread block per expert walks its rows and takes the atomic minimum of (expert,
 //      row) in the key of each slot, so the lowest expert and row win in any order of execution
@@ -88,22 +88,73 @@ __device__ float row_weight(const CallerRows& rows, const SlotsOut& out, int64_t
                     : out.given_weights[slot / out.top_k * out.given_stride + slot % out.top_k];
 }
 
-__global__ void unpack(CallerRows rows, int32_t n, const unsigned long long* keys, SlotsOut out) {
-    begin_after_previous_kernel();
-    const auto s = static_cast<int32_t>(blockIdx.x * n_threads + threadIdx.x);
-    if (s >= round_up_to(n, row_alignment)) return;
-    const bool found = s < n && keys[s] != no_row;
+// Slot s of n, or, beyond them, a padding row.
+__device__ void store_slot(const CallerRows& rows, int32_t n, int32_t s, unsigned long long key,
+                           const SlotsOut& out) {
+    const bool found = key != no_row;
     if (s >= n) {
-        if (out.source) out.source[s] = -1;  // padding row
+        if (out.source) out.source[s] = -1;
         return;
     }
-    const auto row = static_cast<int32_t>(keys[s] & 0xFFFFFFFFu);
-    if (out.ids) out.ids[s] = found ? static_cast<int32_t>(keys[s] >> 32) : -1;
+    const auto row = static_cast<int32_t>(key & 0xFFFFFFFFu);
+    if (out.ids) out.ids[s] = found ? static_cast<int32_t>(key >> 32) : -1;
     if (out.source)
         out.source[s] = !found              ? -1
                         : out.token_divisor ? rows.row_ids[row] / out.token_divisor
                                             : row;
     if (out.weights) out.weights[s] = found ? row_weight(rows, out, row) : 0.0f;
+}
+
+__global__ void unpack(CallerRows rows, int32_t n, const unsigned long long* keys, SlotsOut out) {
+    begin_after_previous_kernel();
+    const auto s = static_cast<int32_t>(blockIdx.x * n_threads + threadIdx.x);
+    if (s < round_up_to(n, row_alignment)) store_slot(rows, n, s, s < n ? keys[s] : no_row, out);
+}
+
+constexpr int few_threads = 512;
+constexpr int32_t few_slots = 1024;  // and as many rows
+
+// 1. a warp marks the rows of an expert; of several experts with one row the first one stays
+// 2. a thread takes the slot of a row; of several rows with one slot that of the lowest expert and
+//    row stays
+// 3. the slots are stored
+__global__ void __launch_bounds__(few_threads)
+    slots_of_few_rows(CallerRows rows, SlotWindow window, SlotsOut out, bool report_faults,
+                      FaultWords* faults) {
+    __shared__ int2 ranges[max_local];  // first row and end of every expert
+    __shared__ int32_t expert_of[few_slots];
+    __shared__ unsigned long long keys[few_slots];
+    begin_after_previous_kernel();
+    const auto thread = static_cast<int32_t>(threadIdx.x);
+    for (int32_t i = thread; i < few_slots; i += few_threads) {
+        expert_of[i] = rows.n_local;
+        keys[i] = no_row;
+    }
+    __syncthreads();
+    unsigned long long n_bad = 0;
+    for (int32_t e = thread; e < rows.n_local; e += few_threads) {
+        n_bad += report_faults && breaks_rules(rows, e);
+        ranges[e] = {static_cast<int32_t>(first_row(rows, e)),
+                     static_cast<int32_t>(end_row(rows, e))};
+    }
+    __syncthreads();
+    for (int32_t e = thread / 32; e < rows.n_local; e += few_threads / 32)
+        for (int32_t row = ranges[e].x + thread % 32; row < ranges[e].y; row += 32)
+            atomicMin(&expert_of[row], e);
+    __syncthreads();
+    for (int32_t row = thread; row < rows.n_rows; row += few_threads) {
+        if (expert_of[row] == rows.n_local) continue;
+        const int64_t slot = rows.row_ids ? slot_of(rows, row) : row;
+        n_bad += report_faults && slot < 0 && rows.row_ids[row] != -1;
+        const int64_t offset = (window.by_row ? row : slot) - window.first;
+        if (slot >= 0 && offset >= 0 && offset < window.n)
+            atomicMin(&keys[offset], static_cast<unsigned long long>(expert_of[row]) << 32 |
+                                         static_cast<uint32_t>(row));
+    }
+    if (n_bad) report_fault(faults, MOE_FAULT_OFFSETS_OUT_OF_RANGE, n_bad);
+    __syncthreads();
+    for (int32_t s = thread; s < round_up_to(window.n, row_alignment); s += few_threads)
+        store_slot(rows, window.n, s, s < window.n ? keys[s] : no_row, out);
 }
 
 __global__ void fill_keys(unsigned long long* keys, int32_t n) {
@@ -276,6 +327,9 @@ void run_clear_slots(const SlotsOut& out, bool takes_weights, int32_t n_slots,
 void run_rows_to_slots(const CallerRows& rows, const SlotWindow& window, unsigned long long* keys,
                        const SlotsOut& out, bool report_faults, FaultWords* faults,
                        cudaStream_t stream) {
+    if (window.n <= few_slots && rows.n_rows <= few_slots)
+        return launch("slots_of_few_rows", slots_of_few_rows, 1, few_threads, 0, stream, rows,
+                      window, out, report_faults, faults);
     const int n_blocks = (window.n + n_threads - 1) / n_threads;
     launch("fill_keys", fill_keys, n_blocks, n_threads, 0, stream, keys, window.n);
     launch("mark_rows", mark_rows, rows.n_local, n_threads, 0, stream, rows, window, keys,
@@ -292,6 +346,7 @@ void run_compose(const int32_t* slot, const int32_t* source, int32_t n_slots, in
 void prepare_caller_rows() {
     load("clear_slots", clear_slots);
     load("list_rows", list_rows, max_local * list_bytes_of_expert);
+    load("slots_of_few_rows", slots_of_few_rows);
     load("fill_keys", fill_keys);
     load("mark_rows", mark_rows);
     load("unpack", unpack);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "libmoe/cuda/gemv/gather_slots.hpp"
 #include "libmoe/cuda/gemv/gemv_params.hpp"
 #include "libmoe/cuda/runtime/check.hpp"
 #include "libmoe/cuda/runtime/early_start.hpp"
@@ -59,6 +60,41 @@ void set_prefetch(const GemvArgs& args, const GemvLaunch& launch, GemvGateUpPara
                        static_cast<int32_t>(of_block)};
         left -= bytes;
     }
+}
+
+bool gathers_x(const GemvLaunch& launch, const GemvArgs& args) {
+    return launch.gathers_x || args.x.index || args.x.divisor > 1 ||
+           !begin_on_16_bytes(args.x, args.n_tokens);
+}
+
+// A row of x for each slot, as the table of gate and up has its columns. Slots are tokens of one
+// slot from here to h, whose rows are in the same order.
+void gather_x(const GemvArgs& args, GemvGateUpParams& gate_up, cudaStream_t stream) {
+    const SlotRows& to = args.slot_rows;
+    const PackedMatrix& matrix = args.gate_up;
+    run_gather_slots({gate_up.slots, matrix.columns, matrix.table, matrix.k, args.hidden, args.x, 0,
+                      to.rows, to.experts, to.weights},
+                     args.n_tokens, stream);
+    GemvSlots& slots = gate_up.slots;
+    slots.ids = to.experts;
+    slots.local_of = nullptr;
+    slots.weights = to.weights;
+    slots.ids_stride = slots.weights_stride = 1;
+    slots.n_local += args.n_slots - args.top_k;  // the shared expert follows the local ones
+    slots.n_slots = slots.top_k = 1;
+    slots.n_ids = slots.n_ids_all = slots.n_direct = slots.n_local;
+    gate_up.x = to.rows;
+    gate_up.x_stride = gate_up.x_columns = matrix.k;
+}
+
+// The rows of h as the table of down has their columns.
+void gather_h(const GemvArgs& args, GemvDownParams& down, cudaStream_t stream) {
+    const PackedMatrix& matrix = args.down;
+    const DeviceRows h = dense_rows(args.h, args.h_type, int64_t{args.n_slots} * matrix.k);
+    run_gather_slots({down.slots, matrix.columns, matrix.table, matrix.k, args.intermediate, h,
+                      matrix.k, args.slot_rows.rows, nullptr, nullptr},
+                     args.n_tokens, stream);
+    down.h = args.slot_rows.rows;
 }
 
 GridRecords records_of(const PackedMatrix& matrix, const GemvTiling& tiling) {
@@ -132,13 +168,13 @@ void run_gemv(const GemvLaunch& launch, const GemvArgs& args, cudaStream_t strea
                              args.activation,
                              args.gate_bias,
                              args.up_bias,
-                             args.x,
+                             args.x.data,
                              args.h,
                              args.h_type,
                              args.gate_values,
                              is_pair ? GateUpRole::gate : GateUpRole::whole,
-                             args.x_type,
-                             args.x_stride,
+                             args.x.type,
+                             args.x.stride,
                              args.hidden,
                              args.intermediate,
                              args.down.k,
@@ -147,7 +183,13 @@ void run_gemv(const GemvLaunch& launch, const GemvArgs& args, cudaStream_t strea
                              args.h_type == MOE_TYPE_F16 ? 1.0f : launch.h_scale,
                              {},
                              records_of(args.gate_up, launch.gate_up)};
-    set_prefetch(args, launch, gate_up);
+    int32_t n_rows = args.n_tokens;  // of the grids of gate and up
+    if (gathers_x(launch, args)) {
+        gather_x(args, gate_up, stream);
+        n_rows *= args.n_slots;
+    } else {
+        set_prefetch(args, launch, gate_up);
+    }
     GemvDownParams down{args.down,
                         slots,
                         launch.down,
@@ -157,17 +199,18 @@ void run_gemv(const GemvLaunch& launch, const GemvArgs& args, cudaStream_t strea
                         args.out,
                         args.out_type,
                         args.out_stride,
-                        args.x,
-                        args.x_type,
-                        args.x_stride,
+                        args.x.data,
+                        args.x.type,
+                        args.x.stride,
                         args.hidden,
                         args.shared,
                         args.scale,
                         16 * args.down.n_tiles,
                         args.weight_on_input,
                         args.accumulate,
+                        args.keeps_absent,
                         records_of(args.down, launch.down)};
-    launch_tiled(launch.gate_up_name, launch.gate_up_function, gate_up, args.n_tokens, stream);
+    launch_tiled(launch.gate_up_name, launch.gate_up_function, gate_up, n_rows, stream);
     if (is_pair) {
         GemvGateUpParams up = gate_up;
         up.matrix = args.up;
@@ -177,6 +220,7 @@ void run_gemv(const GemvLaunch& launch, const GemvArgs& args, cudaStream_t strea
         for (L2Prefetch& ahead : up.ahead) ahead = {};
         launch_tiled(launch.up_name, launch.up_function, up, args.n_tokens, stream);
     }
+    if (launch.gathers_h) gather_h(args, down, stream);
     launch_tiled(launch.down_name, launch.down_function, down, args.n_tokens, stream);
 }
 

@@ -4,13 +4,16 @@
 // out[t] = scale * sum over slots j of w[t][j] (down_j h_j + bias_j), h_j = act(gate_j x_t, up_j
 // x_t) rounded to bfloat16 or float16. Two launches, gemv_gate_up.cuh and gemv_down.cuh, or three
 // where gate and up have different packed types; chained by programmatic dependent launch from
-// sm_90 on. Each token has thread blocks of its own; an expert that two tokens share
-// comes from the L2 the second time. x has a multiple of 16 columns, aligned to 16 bytes.
-// Accumulation is float32 in a fixed order.
+// sm_90 on. A matrix with a table of columns has one more before it (gather_slots.hpp), behind
+// which gate and up take every slot for a token; so have rows of x that are not those of the tokens
+// in order. Each token has thread blocks of its own; an expert that two tokens share comes from the
+// L2 the second time. x has a multiple of 16 columns, aligned to 16 bytes. Accumulation is float32
+// in a fixed order.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
+#include "libmoe/cuda/device_rows.hpp"
 #include "libmoe/cuda/faults.hpp"
 #include "libmoe/cuda/gemv/gemv_launch.hpp"
 #include "libmoe/layer/layer.hpp"
@@ -22,6 +25,13 @@ namespace moe::cuda {
 struct SharedSlot {
     const float* gate;  // [hidden]
     float scale;
+};
+
+// Scratch of a call that gathers.
+struct SlotRows {
+    void* rows;        // [T][n_slots][k], of 16-bit values; k of what is gathered for
+    int32_t* experts;  // [T][n_slots]
+    float* weights;    // [T][n_slots]
 };
 
 struct GemvArgs {
@@ -44,21 +54,23 @@ struct GemvArgs {
     int32_t n_local;       // experts that the weights hold
     FaultWords* faults;    // ids outside [-1, n_ids_all) are reported
     const float* weights;  // [T][top_k]
-    const void* x;         // [T][hidden], every row aligned to 16 bytes
-    moe_type x_type;
+    // Rows of x by token, [hidden], BF16 or F16. They are gathered, which wants tokens of one slot
+    // or a launch that gathers, where they have an index or a divisor or do not begin on 16 bytes.
+    DeviceRows x;
     int32_t hidden;
     int32_t intermediate;
     // Scratch: [T][n_slots][k of down], float16, or bfloat16 times 2^h_exponent of down's kernel.
     void* h;
     moe_type h_type;
     float* gate_values;  // scratch of a pair, [T][n_slots][intermediate]
-    void* out;           // [T][width]
+    SlotRows slot_rows;
+    void* out;  // [T][width]
     moe_type out_type;
     bool accumulate;
-    int32_t n_tokens;  // T
+    bool keeps_absent;  // rows of out without a slot here stay as they are, instead of zero
+    int32_t n_tokens;   // T
     int64_t ids_stride;
     int64_t weights_stride;
-    int64_t x_stride;
     int64_t out_stride;
 };
 

@@ -594,6 +594,7 @@ __global__ void __maxnreg__(down_registers) gemv_down(const __grid_constant__ Ge
         else
             worker.load_h_from(worker.pass + warp);
     }
+    if (n_slots == 0 && call.keeps_absent) return;
     run_epilogue(call, shared, work);
 }
 

@@ -13,6 +13,8 @@ struct GemvLaunch {
     PackedType gate_up_type = PackedType::none;
     PackedType up_type = PackedType::none;
     PackedType down_type = PackedType::none;
+    bool gathers_x = false;  // by the table of columns of gate and up
+    bool gathers_h = false;  // by that of down
     GemvTiling gate_up;
     GemvTiling up;
     GemvTiling down;

@@ -86,6 +86,7 @@ struct GemvDownParams {
     int32_t width;
     bool weight_on_input;
     bool accumulate;
+    bool keeps_absent;
     GridRecords records;  // of a grid
 };
 

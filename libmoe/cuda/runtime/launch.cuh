@@ -13,12 +13,12 @@ namespace moe::cuda {
 // Launches a kernel that waits for the preceding kernel in the stream
 // (device/dependent_launch.cuh). An empty grid launches nothing.
 template <class... Parameters, class... Arguments>
-void launch(const char* name, void (*kernel)(Parameters...), int64_t n_blocks, int n_threads,
+void launch(const char* name, void (*kernel)(Parameters...), dim3 grid, int n_threads,
             size_t shared_bytes, cudaStream_t stream, Arguments... arguments) {
-    if (n_blocks <= 0) return;
+    if (grid.x == 0 || grid.y == 0) return;
     cudaLaunchAttribute early = early_start();
     cudaLaunchConfig_t config{};
-    config.gridDim = dim3(static_cast<unsigned>(n_blocks));
+    config.gridDim = grid;
     config.blockDim = dim3(static_cast<unsigned>(n_threads));
     config.dynamicSmemBytes = shared_bytes;
     config.stream = stream;
@@ -26,6 +26,14 @@ void launch(const char* name, void (*kernel)(Parameters...), int64_t n_blocks, i
     config.numAttrs = kernels_may_start_early() ? 1 : 0;
     report_launch(name, reinterpret_cast<const void*>(kernel));
     check(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...), name);
+}
+
+template <class... Parameters, class... Arguments>
+void launch(const char* name, void (*kernel)(Parameters...), int64_t n_blocks, int n_threads,
+            size_t shared_bytes, cudaStream_t stream, Arguments... arguments) {
+    if (n_blocks <= 0) return;
+    launch(name, kernel, dim3(static_cast<unsigned>(n_blocks)), n_threads, shared_bytes, stream,
+           arguments...);
 }
 
 // Loads the kernel's code onto the device, so that its first launch may be captured.
