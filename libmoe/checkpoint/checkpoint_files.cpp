@@ -26,6 +26,7 @@ constexpr uint64_t largest_config = uint64_t{16} << 20;
 constexpr uint64_t largest_index = uint64_t{256} << 20;
 constexpr const char* config_name = "config.json";
 constexpr const char* modelopt_name = "hf_quant_config.json";
+constexpr const char* autogptq_name = "quantize_config.json";
 constexpr std::string_view config_part = "quantization_config.";
 constexpr std::string_view modelopt_part = "quantization.";
 constexpr const char* whole_name = "model.safetensors";
@@ -159,7 +160,7 @@ CheckpointFiles::CheckpointFiles(std::pmr::memory_resource& memory, std::string_
       files(&memory),
       index(memory),
       settings(memory, config_name),
-      modelopt(memory, modelopt_name),
+      quantization_file(memory, modelopt_name),
       rules(memory) {
     std::error_code error;
     if (fs::is_directory(fs::path(path), error)) {
@@ -176,7 +177,8 @@ uint64_t CheckpointFiles::total_bytes() const {
 }
 
 SettingsPart CheckpointFiles::quantization() const {
-    if (modelopt.has_part(modelopt_part)) return {modelopt, modelopt_part};
+    if (is_autogptq_file) return {quantization_file, ""};
+    if (quantization_file.has_part(modelopt_part)) return {quantization_file, modelopt_part};
     return {settings, config_part};
 }
 
@@ -301,9 +303,15 @@ void CheckpointFiles::read_config(std::string_view folder) {
         settings.set_prefix(members);
         break;
     }
-    const std::string beside = join(folder, modelopt_name);
-    if (settings.has_part(config_part) || !exists(beside)) return;
-    read_settings_json(read_whole(memory, beside, largest_config), modelopt_name, modelopt);
+    if (settings.has_part(config_part)) return;
+    for (const char* name : {modelopt_name, autogptq_name}) {
+        const std::string beside = join(folder, name);
+        if (!exists(beside)) continue;
+        quantization_file.set_file(name);
+        read_settings_json(read_whole(memory, beside, largest_config), name, quantization_file);
+        is_autogptq_file = name == autogptq_name;
+        break;
+    }
 }
 
 void CheckpointFiles::open_gguf(std::string_view path) {

@@ -25,8 +25,8 @@ struct CheckpointFiles {
     // there are, else "".
     std::string absent_parts() const;
     uint64_t total_bytes() const;
-    // How weights are quantised: quantization_config of config.json, else what ModelOpt says in a
-    // file of its own.
+    // How weights are quantised: quantization_config of config.json, else what ModelOpt or AutoGPTQ
+    // says in a file of its own.
     SettingsPart quantization() const;
     // The same for one module, by its rule (null: none).
     SettingsPart quantization_of(const ModuleRule* rule) const;
@@ -37,9 +37,11 @@ struct CheckpointFiles {
     std::pmr::vector<File> files;
     TensorIndex index;
     Settings settings;
-    std::string note;   // of an unusual set of files; for the log
-    Settings modelopt;  // hf_quant_config.json, where config.json has no quantization_config
-    ModuleRules rules;  // of config.json
+    std::string note;  // of an unusual set of files; for the log
+    // hf_quant_config.json or quantize_config.json, where config.json has no quantization_config.
+    Settings quantization_file;
+    bool is_autogptq_file = false;  // the latter, which has no quant_method
+    ModuleRules rules;              // of config.json
 
   private:
     void open_folder(std::string_view folder);

@@ -133,7 +133,8 @@ void LayerBuilder::check_symmetric_zeros(const TensorEntry& zeros, int32_t bits,
 // Whose packing the configuration names.
 LayerBuilder::IntCodes LayerBuilder::int_codes(const TensorEntry& entry,
                                                const SettingsPart& part) const {
-    const auto method = part.find_text("quant_method");
+    auto method = part.find_text("quant_method");
+    if (!method && files_.is_autogptq_file) method = "gptq";
     if (!method)
         fail_entry(MOE_ERROR_NOT_FOUND, entry,
                    fmt::format("{} has no quant_method, which says whether this is GPTQ or AWQ",

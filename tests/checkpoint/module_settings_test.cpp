@@ -283,5 +283,37 @@ TEST(Transforms, RotationsOfWhatExpertsTakeAreRefused) {
     }
 }
 
+// AutoGPTQ wrote its settings to a file of their own before config.json had them.
+TEST(AutoGptqFile, CountsWhereTheConfigurationSaysNothing) {
+    const auto opened = [](const Model& model, const std::string& text, moe_role role) {
+        const Folder folder;
+        model.write(folder);
+        folder.write("quantize_config.json", text);
+        const Handle checkpoint = open_path(folder.path());
+        return std::string(format_name(find_tensor(checkpoint, 0, role, 1)->format).text);
+    };
+    Model model = qwen("qwen3_moe", "", false);
+    SpelledMatrix{model, up, width, hidden}.gptq(4, true);
+    const std::string old = R"({"bits":4,"group_size":16,"damp_percent":0.1,"desc_act":true,)"
+                            R"("static_groups":false,"sym":false,"true_sequential":true})";
+    EXPECT_EQ(opened(model, old, MOE_ROLE_UP), std::string(int4) + " act_order");
+    EXPECT_EQ(
+        opened(model, R"({"bits":4,"desc_act":true,"checkpoint_format":"gptq_v2"})", MOE_ROLE_UP),
+        "int4 gptq 1x16 f16 zeros act_order");
+    // What it says, and what it lacks.
+    EXPECT_NE(failure_of([&] {
+                  opened(model, R"({"group_size":16})", MOE_ROLE_UP);
+              }).text.find("quantize_config.json: has no key 'bits'"),
+              std::string::npos);
+    EXPECT_NE(failure_of([&] {
+                  opened(model, R"({"bits":4,"quant_method":"marlin"})", MOE_ROLE_UP);
+              }).text.find("quant_method 'marlin', neither gptq nor awq, is not read"),
+              std::string::npos);
+    // config.json goes first.
+    EXPECT_EQ(
+        opened(mixed(R"("quant_method":"gptq","bits":4)", 4, 4), R"({"bits":3})", MOE_ROLE_UP),
+        int4);
+}
+
 }  // namespace
 }  // namespace moe::test
