@@ -45,6 +45,11 @@ struct GridRecords {
 #endif
         return static_cast<int32_t>(group) * record_bytes;
     }
+    // Do records come with a stage of the grouped GEMM that begins with this block of 64 columns?
+    // That of a row comes with the first one, and is kept.
+    MOE_HOST_DEVICE bool come_with(uint32_t block) const {
+        return block == 0 || reciprocal != 0;
+    }
     // The copied bytes: the records of n columns, in whole vectors of 16 bytes.
     MOE_HOST_DEVICE int32_t first_byte(int32_t first_column) const {
         return record(first_column) & ~15;

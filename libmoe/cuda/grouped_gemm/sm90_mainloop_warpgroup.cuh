@@ -11,8 +11,8 @@
 // 1. Wait for a stage's full barrier.
 // 2. Per block of 64 k: dequantize to A fragments, issue wgmma, load the words of the next block,
 //    wait for wgmma. A grid of a codebook whose groups are whole blocks has A fragments without
-//    scales, and the scales of a group are applied to its accumulators; not where bits must be
-//    those of the wide mainloop, too.
+//    scales, and the accumulators follow the scales of the groups; not where bits must be those of
+//    the wide mainloop, too.
 // 3. Arrive at the stage's empty barrier.
 #pragma once
 
@@ -37,14 +37,14 @@ struct ScaledFragments {
     __device__ __forceinline__ void finish(float (&)[width / 2]) {}
 };
 
-// Those of a grid whose groups are whole blocks, without scales: `c` are the accumulators of a
-// group, which are added to the total with its scale.
+// Those of a grid whose groups are whole blocks, without scales. The accumulators are in units of
+// the scale of their group: where the next one begins, they are brought to its unit.
 template <class Dequant, class Shape, int width>
 struct LevelFragments {
     StagedTile<Dequant, Shape>& tile;
     typename Dequant::Values values;
     typename Dequant::LevelScales scales;
-    float total[width / 2] = {};
+    float unit[2] = {1.0f, 1.0f};  // of rows g and g + 8
 
     __device__ LevelFragments(StagedTile<Dequant, Shape>& tile_, const Codebooks& codebook)
         : tile(tile_), values(codebook.values, codebook.pairs, tile_.lane) {}
@@ -52,26 +52,34 @@ struct LevelFragments {
                                                uint32_t in_stage, uint32_t block, uint32_t (&a)[16],
                                                float (&c)[width / 2]) {
         if (block >= tile.kept_until) {
-            if (block > 0) add_group(c);
             tile.keep_scales(scales, data, in_stage, block);
+            change_unit(c);
         }
 #pragma unroll
         for (int j = 0; j < 4; ++j) Dequant::spread(words, values, scales, j, a + 4 * j);
     }
     __device__ __forceinline__ void finish(float (&c)[width / 2]) {
-        add_group(c);
 #pragma unroll
-        for (int i = 0; i < width / 2; ++i) c[i] = total[i] * without_residual<Dequant>;
+        for (int i = 0; i < width / 2; ++i) c[i] *= unit[i >> 1 & 1] * without_residual<Dequant>;
     }
 
   private:
-    __device__ __forceinline__ void add_group(float (&c)[width / 2]) {
+    // A scale of zero is a very small one, whose products vanish beside all others. Sums of levels
+    // below 2^22 times the largest float16 over it are finite.
+    static constexpr float least_unit = 0x1p-90f;
+
+    __device__ __forceinline__ void change_unit(float (&c)[width / 2]) {
         const RowFactors factors = scales.factors();
+        float ratio[2];
 #pragma unroll
-        for (int i = 0; i < width / 2; ++i) {
-            total[i] = fmaf(c[i], factors.of_product[i >> 1 & 1], total[i]);
-            c[i] = 0.0f;
+        for (int row = 0; row < 2; ++row) {
+            const float scale = factors.of_product[row];
+            const float next = fabsf(scale) < least_unit ? least_unit : scale;
+            ratio[row] = __fdividef(unit[row], next);
+            unit[row] = next;
         }
+#pragma unroll
+        for (int i = 0; i < width / 2; ++i) c[i] *= ratio[i >> 1 & 1];
     }
 };
 
@@ -140,7 +148,7 @@ struct WarpgroupMainloop {
     }
 
     __device__ __forceinline__ void run(Accumulators<Shape>& accum, uint32_t n_blocks, int32_t) {
-        // In kernels of integers this would make the loops of few rows spill.
+        // In kernels of integers this would make the loops of few rows spill, and gain nothing.
         if constexpr (type == PackedType::grid_codebook) {
             if (tile.records.are_whole && !is_batch_invariant)
                 return run_with<LevelFragments>(accum, n_blocks);

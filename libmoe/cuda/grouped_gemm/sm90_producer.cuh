@@ -135,7 +135,8 @@ struct StageCopy {
                                        call.records.first_byte(64 * static_cast<int32_t>(block));
             bulk_load_once(to, weights + int64_t{block} * staged_block_bytes(type), code_bytes,
                            full);
-            bulk_load_once(to_scales, records, tile_bytes - code_bytes, full);
+            if (tile_bytes > code_bytes)
+                bulk_load_once(to_scales, records, tile_bytes - code_bytes, full);
         } else {
             const BlockOffset offset = block_offset(type, any_k, int64_t(block) * 64);
             if (has_superblock(type) && per_stage < 4) {
@@ -157,12 +158,11 @@ struct StageCopy {
     }
     // Bytes of n blocks of a packed tile with their scales.
     __device__ uint32_t copied_bytes(uint32_t block, uint32_t n) const {
-        if constexpr (is_grid(type))
-            return n * staged_block_bytes(type) +
-                   static_cast<uint32_t>(call.records.bytes(64 * static_cast<int32_t>(block),
-                                                            64 * static_cast<int32_t>(n)));
-        else
-            return staged_tile_bytes(type, n);
+        if constexpr (!is_grid(type)) return staged_tile_bytes(type, n);
+        const auto first = static_cast<int32_t>(64 * block);
+        const int32_t of_records = call.records.bytes(first, 64 * static_cast<int32_t>(n));
+        const bool come = call.records.come_with(block);
+        return n * staged_block_bytes(type) + (come ? static_cast<uint32_t>(of_records) : 0);
     }
 
     template <class Pipeline>

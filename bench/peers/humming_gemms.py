@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""Times the two indexed GEMMs of a layer by Humming (humming-kernels, with torch) and puts them beside the layers that moe-bench has
+timed on the same card just before:
+
+    moe-bench --cases CASES --json FILE
+    python3 bench/peers/humming_gemms.py FILE --json bench/results/peers-humming-h100.json
+
+Every case of FILE in a format that Humming has is timed, from even random ids: tiles by Humming's own heuristics, lists of blocks made
+before, no activation, no sum. Weights are random bits, two sets of them in turns; with more than some ten tokens a set is several times
+the L2. Calls are replayed from a CUDA graph, the median of the replays counts. Results that are zero or not finite are a failure."""
+
+import argparse
+import importlib.metadata
+import json
+import statistics
+import sys
+
+FORMATS = {
+    "nvfp4": {"dtype": "float4e2m1", "scale_dtype": "float8e4m3", "group_size": 16, "scale_2_type": "tensor"},
+    "mxfp4": {"dtype": "float4e2m1", "scale_dtype": "float8e8m0", "group_size": 32},
+    "int4_g128": {"dtype": "uint4", "group_size": 128},
+    "awq": {"dtype": "uint4", "group_size": 128, "has_zero_point": True},
+}
+NOTE = "two indexed GEMMs by its own heuristics: no activation, sum or align"
+N_SETS, N_CALLS, N_REPLAYS = 2, 4, 20
+
+
+def fill(torch, name, tensor):
+    """Random codes and zero points, scales near 1 / 64."""
+    if tensor.dtype == torch.int32:
+        tensor.random_(-(2**31), 2**31 - 1)
+    elif tensor.dtype == torch.float8_e8m0fnu:
+        tensor.view(torch.uint8).random_(119, 123)
+    elif name.endswith("_2"):
+        tensor.fill_(1 / 64)
+    else:
+        scale = 1 if tensor.dtype == torch.float8_e4m3fn else 1 / 64
+        tensor.copy_((torch.rand(tensor.shape, device=tensor.device) + 0.5) * scale)
+
+
+def make_layer(torch, form, n_experts, rows, columns):
+    from humming.layer import HummingLayer
+
+    layer = HummingLayer(shape_n=rows, shape_k=columns, weight_config=dict(FORMATS[form]), num_experts=n_experts,
+                         torch_dtype=torch.bfloat16).cuda()
+    for name, tensor in layer.named_parameters():
+        fill(torch, name, tensor.data)
+    layer.transform()
+    return layer
+
+
+def list_blocks(torch, ids, n_experts, block):
+    """Slots by expert, each expert's padded to whole blocks; the expert of each block."""
+    slots, experts = [], []
+    for expert in range(n_experts):
+        own = torch.where(ids.view(-1) == expert)[0]
+        n_blocks = -(-own.numel() // block)
+        slots.append(torch.nn.functional.pad(own, (0, n_blocks * block - own.numel()), value=ids.numel()))
+        experts += [expert] * n_blocks
+    slots = torch.cat(slots).to(torch.int32)
+    return {"sorted_ids": slots, "expert_ids": torch.tensor(experts, dtype=torch.int32, device=ids.device),
+            "num_tokens_padded": torch.tensor(slots.numel(), dtype=torch.int32, device=ids.device)}
+
+
+class Gemm:
+    """One of the two GEMMs for slots of `top_k` to a row of its input."""
+
+    def __init__(self, torch, layers, n_slots, top_k):
+        from humming.layer import HummingMethod
+        from humming.tune import get_heuristics_config
+
+        self.torch, self.layers, self.top_k, self.forward = torch, layers, top_k, HummingMethod.forward_layer
+        self.config = get_heuristics_config(layers[0].humming_metas[""], shape_m=n_slots, gemm_type="indexed")
+        self.out = torch.empty((n_slots, layers[0].shape_n), dtype=torch.bfloat16, device="cuda")
+
+    def blocks_of(self, ids, n_experts):
+        return list_blocks(self.torch, ids, n_experts, self.config["block_shape"][0])
+
+    def run(self, call, x, blocks):
+        self.forward(self.layers[call % len(self.layers)], inputs=x, outputs=self.out, top_k=self.top_k, **blocks,
+                     compute_config={"gemm_type": "indexed"}, tuning_config=self.config)
+
+
+def time_case(torch, layers, shape, n_tokens):
+    """Microseconds of a call."""
+    hidden, intermediate, n_experts, top_k = shape
+    n_slots = n_tokens * top_k
+    x = torch.randn((n_tokens, hidden), device="cuda", dtype=torch.bfloat16)
+    h = torch.randn((n_slots, intermediate), device="cuda", dtype=torch.bfloat16)
+    first, second = Gemm(torch, layers[0], n_slots, top_k), Gemm(torch, layers[1], n_slots, 1)
+    ids = [torch.randn((n_tokens, n_experts), device="cuda").topk(top_k, 1).indices.int() for _ in range(N_CALLS)]
+    blocks = [(first.blocks_of(i, n_experts), second.blocks_of(i, n_experts)) for i in ids]
+
+    def calls():
+        for call, (of_first, of_second) in enumerate(blocks):
+            first.run(call, x, of_first)
+            second.run(call, h, of_second)
+
+    calls()
+    torch.cuda.synchronize()
+    for gemm in (first, second):
+        if not torch.isfinite(gemm.out).all() or not gemm.out.any():
+            raise RuntimeError("the output is zero or not finite")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        calls()
+    times = []
+    for _ in range(N_REPLAYS):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        graph.replay()
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end) * 1000 / N_CALLS)
+    return statistics.median(times[2:])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("measured", help="JSON of moe-bench")
+    parser.add_argument("--json", required=True)
+    args = parser.parse_args()
+    try:
+        import torch
+
+        version = importlib.metadata.version("humming-kernels")
+    except (ImportError, importlib.metadata.PackageNotFoundError) as error:
+        print(f"skipped: {error}")
+        return 0
+    with open(args.measured) as file:
+        run = json.load(file)
+    results, failures = [], []
+    made = {}
+    for one in run["results"]:
+        form, shape = one["format"], tuple(one["shape"][key] for key in ("hidden", "intermediate", "n_experts", "top_k"))
+        if form not in FORMATS or one["mode"] != "ids" or one["zipf"]:
+            continue
+        case = {"model": one["model"], "format": form, "n_tokens": one["n_tokens"], "floor_us": one["floor_us"]}
+        results.append({"peer": "libmoe", "version": run["version"], **case, "us": one["us"], "note": "dispatch, experts, combine"})
+        try:
+            if (form, shape) not in made:
+                made.clear()
+                hidden, intermediate, n_experts, _ = shape
+                sizes = ((2 * intermediate, hidden), (hidden, intermediate))
+                made[form, shape] = [[make_layer(torch, form, n_experts, *size) for _ in range(N_SETS)] for size in sizes]
+            us = time_case(torch, made[form, shape], shape, one["n_tokens"])
+        except Exception as error:  # another library's: whatever it throws is a case that was not measured
+            failures.append(f"{one['case']}: {error}")
+            print(failures[-1])
+            continue
+        results.append({"peer": "Humming, GEMMs only", "version": version, **case, "us": us, "note": NOTE})
+        print(f"{one['case']:48} libmoe {one['us']:8.1f}  Humming {us:8.1f}  {one['us'] / us:5.2f}", flush=True)
+    heading = {key: run[key] for key in ("commit", "date", "version", "device", "read_floor", "dense_tflops")}
+    with open(args.json, "w") as file:
+        json.dump({"schema": "libmoe.peers.1", **heading, "results": results, "failures": failures}, file, indent=1)
+        file.write("\n")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
