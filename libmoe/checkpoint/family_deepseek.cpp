@@ -1,6 +1,7 @@
-// DeepSeek-V2 to -V4 (Kimi-K2 is V3), and the scored layer that many others are: groups of experts,
-// a selection bias, a routed scale, shared experts stored as one MLP. Their configurations mostly
-// name neither scoring function nor top-k method: both follow from the model type.
+// DeepSeek-V2 to -V4.1 (Kimi-K2 is V3, A.X-K2 nearly so), and the scored layer that many others
+// are: groups of experts, a selection bias, a routed scale, shared experts stored as one MLP. Their
+// configurations mostly name neither scoring function nor top-k method: both follow from the model
+// type.
 #include "libmoe/base/error.hpp"
 #include "libmoe/checkpoint/families.hpp"
 #include "libmoe/checkpoint/printable.hpp"
@@ -83,9 +84,17 @@ void build_deepseek_v3(LayerBuilder& layer) {
     build_scored_layer(layer, {.groups = 8, .kept_groups = 4, .scale = 2.5f});
 }
 
+// Groups that are not chosen keep a key of zero, above the negative ones. Smaller models have no
+// groups.
+void build_axk2(LayerBuilder& layer) {
+    build_scored_layer(layer, {.scale = 2.5f});
+    if (layer.desc().n_group > 1) layer.desc().group_mask = MOE_GROUP_MASK_ZERO;
+}
+
 // The square root of softplus, and experts whose gate and up are clamped before the activation; the
 // shared expert's, too, in transformers. The first layers take their experts from a table of token
-// ids. Names of the released files have no "model." before them.
+// ids. Names of the released files have no "model." before them. V4.1 may have a second bias, which
+// chooses the experts of image tokens, and divides its logits by a temperature, 1 if it is absent.
 void build_deepseek_v4(LayerBuilder& layer) {
     const bool hash = layer.find("gate.tid2eid") != nullptr;
     build_scored_layer(
@@ -93,7 +102,17 @@ void build_deepseek_v4(LayerBuilder& layer) {
     moe_layer_desc& desc = layer.desc();
     set_limit_before(desc, layer.settings().find_number("swiglu_limit").value_or(10.0f));
     give_shared_expert_the_limits(desc);
-    if (hash) add_hash_table(layer, "gate.tid2eid");
+    if (hash) return add_hash_table(layer, "gate.tid2eid");
+    if (layer.find("gate.bias_vl")) {
+        desc.has_second_selection_bias = 1;
+        layer.vector("gate.bias_vl", {MOE_ROLE_SECOND_SELECTION_BIAS, 0, 1, desc.n_experts});
+    }
+    const float temperature = layer.settings().find_number("gate_temp").value_or(1.0f);
+    if (temperature == 1.0f) return;
+    if (temperature <= 0)
+        fail(MOE_ERROR_CORRUPT_FILE, "{}: gate_temp is {}", layer.settings().file(), temperature);
+    desc.has_router_input_scale = 1;
+    desc.router_input_scale = 1.0f / temperature;
 }
 
 void add_hash_table(LayerBuilder& layer, std::string_view name) {
