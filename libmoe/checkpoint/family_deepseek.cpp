@@ -33,6 +33,19 @@ std::optional<bool> find_norm(const Settings& settings) {
     return std::nullopt;
 }
 
+// DeepSeek-V4.1 has other numbers of experts in the layers that draft tokens; zero is the model's.
+void read_draft_sizes(LayerBuilder& layer) {
+    const Settings& settings = layer.settings();
+    const auto read = [&](std::string_view key, int64_t most, int32_t& size) {
+        const auto found = settings.find_integer({key}, 0, most);
+        if (found.value_or(0) > 0) size = static_cast<int32_t>(*found);
+    };
+    const auto n_layers = settings.find_integer({"num_hidden_layers"}, 0, INT32_MAX);
+    if (!n_layers || layer.number() < *n_layers) return;
+    read("dspark_n_routed_experts", 4096, layer.desc().n_experts);
+    read("dspark_num_experts_per_tok", 64, layer.desc().top_k);
+}
+
 }  // namespace
 
 void build_deepseek_v2(LayerBuilder& layer) {
@@ -59,6 +72,7 @@ void build_deepseek_v2(LayerBuilder& layer) {
 void build_scored_layer(LayerBuilder& layer, const ScoredFacts& facts) {
     const Settings& settings = layer.settings();
     read_sizes(layer, {facts.width});
+    read_draft_sizes(layer);
     moe_layer_desc& desc = layer.desc();
     desc.is_gated = 1;
     const auto activation = settings.find_text("hidden_act");

@@ -479,6 +479,62 @@ TEST(DeepseekV41, DividesItsLogits) {
     EXPECT_EQ(layer_failure(deepseek_v41(R"(,"gate_temp":0)")).status, MOE_ERROR_CORRUPT_FILE);
 }
 
+// The keys and the types of the released files: FP4 experts, FP8 in blocks of 32 x 32 elsewhere,
+// and layers that draft tokens with fewer experts.
+TEST(DeepseekV41, IsReadAsReleased) {
+    Model model;
+    model.config =
+        R"({"model_type":"deepseek_v41","quantization_config":{"quant_method":"fp8",)"
+        R"("activation_scheme":"dynamic","weight_block_size":[32,32],"scale_fmt":"ue8m0",)"
+        R"("expert_dtype":"fp4"},"vision_config":{"hidden_size":1024,"num_hidden_layers":32},)"
+        R"("text_config":)" +
+        config_of("deepseek_v41_text",
+                  routed + R"(,"num_hidden_layers":1,"n_shared_experts":1,"swiglu_limit":10.0,)"
+                           R"("scoring_func":"sqrtsoftplus","topk_method":"noaux_tc",)"
+                           R"("norm_topk_prob":true,"routed_scaling_factor":1.5,"index_topk":512,)"
+                           R"("candidate_topk_blocks":2048,"candidate_block_size":8,"hc_mult":4,)"
+                           R"("engram_layer_ids":[1,14],"engram_n_heads":8,)"
+                           R"("num_nextn_predict_layers":1,"dspark_block_size":5,)"
+                           R"("dspark_n_routed_experts":2,"dspark_num_experts_per_tok":1)") +
+        "}";
+    for (const auto& [block, n] : {std::pair{"layers.0.ffn.", experts}, {"mtp.0.ffn.", 2}}) {
+        const std::string prefix = block;
+        for (const char* bias : {"gate.bias", "gate.bias_vl"}) model.add(prefix + bias, "F32", {n});
+        model.add(prefix + "gate.weight", "BF16", {n, hidden});
+        for (const auto& [name, rows, columns] :
+             {std::tuple{"w1", width, hidden}, {"w3", width, hidden}, {"w2", hidden, width}})
+            for (int e = 0; e < n; ++e) {
+                const std::string stem = prefix + "experts." + std::to_string(e) + "." + name;
+                model.add(stem + ".weight", "I8", {rows, columns / 2});
+                model.add(stem + ".scale", "F8_E8M0", {rows, columns / 32});
+            }
+        for (const auto& [name, rows, columns] : {std::tuple{"w1", shared_width, hidden},
+                                                  {"w3", shared_width, hidden},
+                                                  {"w2", hidden, shared_width}}) {
+            const std::string stem = prefix + "shared_experts." + name;
+            model.add(stem + ".weight", "F8_E4M3", {rows, columns});
+            model.add(stem + ".scale", "F8_E8M0", {(rows + 31) / 32, (columns + 31) / 32});
+        }
+    }
+    const Folder folder;
+    const Handle checkpoint = open_model(folder, model);
+    ASSERT_EQ(checkpoint->n_layers(), 2);
+    const moe_layer_desc& desc = checkpoint->layer_desc(0);
+    EXPECT_EQ(moe_layer_validate(&desc), MOE_OK) << moe_last_error();
+    EXPECT_EQ(desc.n_experts, experts);
+    EXPECT_EQ(desc.top_k, 2);
+    EXPECT_EQ(desc.has_second_selection_bias, 1);
+    EXPECT_EQ(find_tensor(checkpoint, 0, MOE_ROLE_UP, 2)->format.type, MOE_TYPE_E2M1);
+    const moe_format& shared = find_tensor(checkpoint, 0, MOE_ROLE_SHARED_UP, 0)->format;
+    EXPECT_EQ(shared.type, MOE_TYPE_F8_E4M3);
+    EXPECT_EQ(shared.group_rows, 32);
+    EXPECT_EQ(shared.group_columns, 32);
+    const moe_layer_desc& draft = checkpoint->layer_desc(1);
+    EXPECT_EQ(moe_layer_validate(&draft), MOE_OK) << moe_last_error();
+    EXPECT_EQ(draft.n_experts, 2);
+    EXPECT_EQ(draft.top_k, 1);
+}
+
 // Of a layer that takes its experts from a table the second bias is not read.
 TEST(DeepseekV41, IsRefusedWithHashLayers) {
     Model model = deepseek_v41("");
