@@ -276,8 +276,13 @@ __host__ __device__ int32_t warp_bytes(const SelectInput& input) {
     return (bytes + 15) / 16 * 16;
 }
 
+// Blocks of a multiprocessor: they leave a thread 48 registers, and 40 where the keys lie in shared
+// memory.
 template <int n>
-__global__ void __launch_bounds__(max_warps * 32)
+constexpr int least_blocks = n == 0 ? 6 : 5;
+
+template <int n>
+__global__ void __launch_bounds__(max_warps * 32, least_blocks<n>)
     select_in_warps(const __grid_constant__ SelectInput input, TokenCount tokens,
                     const __grid_constant__ SelectOutput output, FaultWords* faults) {
     extern __shared__ __align__(16) std::byte shared[];
