@@ -30,29 +30,30 @@ const (
 type Role int32
 
 const (
-	RoleNone             Role = 0
-	RoleRouter           Role = 1
-	RoleRouterBias       Role = 2
-	RoleSelectionBias    Role = 3
-	RoleRouterNorm       Role = 4
-	RoleHashTable        Role = 5
-	RoleExpertScale      Role = 6
-	RoleGate             Role = 7
-	RoleUp               Role = 8
-	RoleDown             Role = 9
-	RoleGateUp           Role = 10
-	RoleGateBias         Role = 11
-	RoleUpBias           Role = 12
-	RoleDownBias         Role = 13
-	RoleGateUpBias       Role = 14
-	RoleSharedGate       Role = 15
-	RoleSharedUp         Role = 16
-	RoleSharedDown       Role = 17
-	RoleSharedGateUp     Role = 18
-	RoleSharedExpertGate Role = 19
-	RoleLatentIn         Role = 20
-	RoleLatentOut        Role = 21
-	RoleLatentNorm       Role = 22
+	RoleNone                Role = 0
+	RoleRouter              Role = 1
+	RoleRouterBias          Role = 2
+	RoleSelectionBias       Role = 3
+	RoleRouterNorm          Role = 4
+	RoleHashTable           Role = 5
+	RoleExpertScale         Role = 6
+	RoleGate                Role = 7
+	RoleUp                  Role = 8
+	RoleDown                Role = 9
+	RoleGateUp              Role = 10
+	RoleGateBias            Role = 11
+	RoleUpBias              Role = 12
+	RoleDownBias            Role = 13
+	RoleGateUpBias          Role = 14
+	RoleSharedGate          Role = 15
+	RoleSharedUp            Role = 16
+	RoleSharedDown          Role = 17
+	RoleSharedGateUp        Role = 18
+	RoleSharedExpertGate    Role = 19
+	RoleLatentIn            Role = 20
+	RoleLatentOut           Role = 21
+	RoleLatentNorm          Role = 22
+	RoleSecondSelectionBias Role = 23
 )
 
 // Score is the function of the logits before selection.
@@ -81,6 +82,14 @@ const (
 	GroupScoreNone    GroupScore = 0
 	GroupScoreMax     GroupScore = 1
 	GroupScoreTop2Sum GroupScore = 2
+)
+
+// GroupMask is what becomes of the keys outside the best groups.
+type GroupMask int32
+
+const (
+	GroupMaskInfinity GroupMask = 0
+	GroupMaskZero     GroupMask = 1
 )
 
 // Renormalize is the division of the selected weights by their sum.

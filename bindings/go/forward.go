@@ -12,6 +12,7 @@ type ForwardArgs struct {
 	IDs             Array // [T, top_k] int32 or int64
 	Weights         Array // [T, top_k] float32, BF16 or F16
 	TokenIDs        Array // [T]
+	UsesSecondBias  Array // [T] int8: which tokens the second selection bias chooses for
 	ExpertMap       Array // [experts] int32
 	NTokensDevice   Array // one int32
 	PerSlot         bool
@@ -46,6 +47,7 @@ func (f *ForwardArgs) c(a *arguments) *moe_forward_args {
 	args.weights_type = moe_type(f.Weights.typ)
 	args.token_ids = a.dense("TokenIDs", f.TokenIDs, n, false, idTypes...)
 	args.token_ids_type = moe_type(f.TokenIDs.typ)
+	args.uses_second_bias = (*int8)(a.dense("UsesSecondBias", f.UsesSecondBias, n, false, TypeI8))
 	args.expert_map = (*int32)(a.dense("ExpertMap", f.ExpertMap, shape.NExperts, false, TypeI32))
 	if f.ExpertMap.given() {
 		args.n_expert_map = int32(shape.NExperts)

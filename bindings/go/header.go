@@ -8,7 +8,7 @@ import "unsafe"
 const (
 	MOE_ABI_VERSION    = 1
 	MOE_VERSION_NUMBER = 1000
-	MOE_ROLE_COUNT     = 23
+	MOE_ROLE_COUNT     = 24
 	MOE_ALL_EXPERTS    = -1
 	MOE_OK             = 0
 	MOE_TYPE_NONE      = 0
@@ -23,6 +23,7 @@ type (
 	moe_score                   = int32
 	moe_selection               = int32
 	moe_group_score             = int32
+	moe_group_mask              = int32
 	moe_renormalize             = int32
 	moe_weight_on               = int32
 	moe_combine_rule            = int32
@@ -163,6 +164,8 @@ type moe_layer_desc struct {
 	shared_situ_beta            float32
 	shared_situ_beta_up         float32
 	combine                     moe_combine_rule
+	group_mask                  moe_group_mask
+	has_second_selection_bias   int32
 }
 
 type moe_format struct {
@@ -379,6 +382,7 @@ type moe_forward_args struct {
 	stream                  unsafe.Pointer
 	n_threads               int32
 	reserved                uint32
+	uses_second_bias        *int8
 }
 
 type moe_route_args struct {
@@ -406,6 +410,7 @@ type moe_route_args struct {
 	stream                  unsafe.Pointer
 	n_threads               int32
 	reserved                uint32
+	uses_second_bias        *int8
 }
 
 type moe_dispatch_args struct {

@@ -71,4 +71,6 @@ type LayerDesc struct {
 	SharedSituBeta           float32
 	SharedSituBetaUp         float32
 	Combine                  CombineRule
+	GroupMask                GroupMask
+	HasSecondSelectionBias   bool
 }

@@ -4,17 +4,18 @@ import "unsafe"
 
 // RouteArgs are moe_route_args: X, RouterInput or Logits -> OutIDs and OutWeights. With IDs given only weights are new.
 type RouteArgs struct {
-	X             Array // [T, hidden]
-	RouterInput   Array
-	Logits        Array // [T, all experts] float32
-	IDs           Array // [T, top_k]
-	TokenIDs      Array // [T]
-	NTokensDevice Array
-	OutIDs        Array // [T, top_k] int32
-	OutWeights    Array // [T, top_k] float32
-	OutLogits     Array
-	Stream        unsafe.Pointer
-	NThreads      int32 // CPU threads of this call at most; 0: those of the runtime
+	X              Array // [T, hidden]
+	RouterInput    Array
+	Logits         Array // [T, all experts] float32
+	IDs            Array // [T, top_k]
+	TokenIDs       Array // [T]
+	UsesSecondBias Array // [T] int8, as in ForwardArgs
+	NTokensDevice  Array
+	OutIDs         Array // [T, top_k] int32
+	OutWeights     Array // [T, top_k] float32
+	OutLogits      Array
+	Stream         unsafe.Pointer
+	NThreads       int32 // CPU threads of this call at most; 0: those of the runtime
 }
 
 // Route runs the router alone.
@@ -45,6 +46,7 @@ func (r *RouteArgs) c(a *arguments) *moe_route_args {
 	args.ids_type = moe_type(r.IDs.typ)
 	args.token_ids = a.dense("TokenIDs", r.TokenIDs, n, false, idTypes...)
 	args.token_ids_type = moe_type(r.TokenIDs.typ)
+	args.uses_second_bias = (*int8)(a.dense("UsesSecondBias", r.UsesSecondBias, n, false, TypeI8))
 	args.n_tokens_device = (*int32)(a.dense("NTokensDevice", r.NTokensDevice, 1, false, TypeI32))
 	ids, idsStride := a.output("OutIDs", r.OutIDs, n, shape.TopK, TypeI32)
 	args.out_ids, args.out_ids_row_stride = (*int32)(ids), idsStride

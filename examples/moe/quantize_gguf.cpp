@@ -90,7 +90,9 @@ void check_routing(const moe_layer_desc& wanted, const moe_layer_desc& got, int3
         wanted.score == got.score && wanted.post_score == got.post_score &&
         std::max(wanted.n_group, 1) == std::max(got.n_group, 1) &&
         wanted.topk_group == got.topk_group && wanted.group_score == got.group_score &&
-        scale(wanted) == scale(got) && wanted.has_selection_bias == got.has_selection_bias &&
+        wanted.group_mask == got.group_mask && scale(wanted) == scale(got) &&
+        wanted.has_selection_bias == got.has_selection_bias &&
+        wanted.has_second_selection_bias == got.has_second_selection_bias &&
         (wanted.renormalize == MOE_RENORMALIZE_NONE) == (got.renormalize == MOE_RENORMALIZE_NONE);
     if (same) return;
     throw Failure(fmt::format("the routing of layer {} cannot be said in GGUF metadata", layer),

@@ -66,6 +66,8 @@ std::vector<SyntheticLayer::Shape> SyntheticLayer::shapes_of(const LayerSource& 
     }
     if (layer.has_router_bias) shapes.push_back({MOE_ROLE_ROUTER_BIAS, 1, layer.n_experts});
     if (layer.has_selection_bias) shapes.push_back({MOE_ROLE_SELECTION_BIAS, 1, layer.n_experts});
+    if (layer.has_second_selection_bias)
+        shapes.push_back({MOE_ROLE_SECOND_SELECTION_BIAS, 1, layer.n_experts});
     if (layer.has_gate_bias) shapes.push_back({MOE_ROLE_GATE_BIAS, 1, features});
     if (layer.has_up_bias) shapes.push_back({MOE_ROLE_UP_BIAS, 1, features});
     if (layer.has_down_bias) shapes.push_back({MOE_ROLE_DOWN_BIAS, 1, hidden});

@@ -37,7 +37,8 @@ std::string selection_words(const moe_layer_desc& layer) {
 
 std::string group_words(const moe_layer_desc& layer) {
     const char* rule = layer.group_score == MOE_GROUP_SCORE_TOP2_SUM ? "top-2 sum" : "max";
-    return fmt::format("{} groups keep {} ({})", layer.n_group, layer.topk_group, rule);
+    const char* mask = layer.group_mask == MOE_GROUP_MASK_ZERO ? ", others 0" : "";
+    return fmt::format("{} groups keep {} ({}{})", layer.n_group, layer.topk_group, rule, mask);
 }
 
 std::string activation_name(moe_activation activation) {
@@ -75,7 +76,8 @@ std::string one_range(int32_t first, int32_t last) {
 
 std::string routing_words(const moe_layer_desc& layer) {
     std::string words = score_words(layer.score);
-    if (layer.has_selection_bias) words += " + bias";
+    if (layer.has_selection_bias)
+        words += layer.has_second_selection_bias ? " + one of two biases" : " + bias";
     if (layer.has_logit_softcap)
         words += fmt::format(", logits capped at {:g}", layer.logit_softcap);
     if (layer.n_group > 1) words += ", " + group_words(layer);

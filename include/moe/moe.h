@@ -192,10 +192,11 @@ typedef enum moe_role MOE_ENUM_BASE {
     MOE_ROLE_LATENT_IN = 20,       /* [L, H] */
     MOE_ROLE_LATENT_OUT = 21,      /* [H, L] */
     MOE_ROLE_LATENT_NORM = 22,     /* [1, L], RMS norm of the routed sum before LATENT_OUT */
+    MOE_ROLE_SECOND_SELECTION_BIAS = 23, /* [1, E_all] float32, instead of SELECTION_BIAS for the tokens that the call names */
     MOE_ROLE_FORCE_INT32 = 0x7FFFFFFF
 } moe_role;
 /* One more than the largest role of this header: the length of arrays indexed by role. */
-#define MOE_ROLE_COUNT 23
+#define MOE_ROLE_COUNT 24
 
 /* "gate", "shared_down", "f8_e4m3" and the like, as errors and explanations write them; static; "unknown" for other values. */
 MOE_API const char *MOE_CALL moe_role_name(moe_role role) MOE_NOEXCEPT;
@@ -203,7 +204,7 @@ MOE_API const char *MOE_CALL moe_type_name(moe_type type) MOE_NOEXCEPT;
 
 /* Function of all logits of a token, before selection. */
 typedef enum moe_score MOE_ENUM_BASE {
-    MOE_SCORE_NONE = 0,         /* s = z */
+    MOE_SCORE_NONE = 0,         /* s = z; Kolibri-1: the top k of z + selection bias, weighted by post_score SIGMOID of z */
     MOE_SCORE_SOFTMAX = 1,      /* over all E_all */
     MOE_SCORE_SIGMOID = 2,
     MOE_SCORE_SQRT_SOFTPLUS = 3, /* sqrt(log(1 + exp z)); softplus(z) = z above 20 */
@@ -225,6 +226,13 @@ typedef enum moe_group_score MOE_ENUM_BASE {
     MOE_GROUP_SCORE_TOP2_SUM = 2, /* the sum of its two largest keys (DeepSeek-V3) */
     MOE_GROUP_SCORE_FORCE_INT32 = 0x7FFFFFFF
 } moe_group_score;
+
+/* What becomes of the keys outside the best groups in group-limited selection. */
+typedef enum moe_group_mask MOE_ENUM_BASE {
+    MOE_GROUP_MASK_INFINITY = 0,  /* -inf: such an expert is never chosen */
+    MOE_GROUP_MASK_ZERO = 1,      /* 0: such an expert comes before one of a negative key (A.X-K2 in transformers) */
+    MOE_GROUP_MASK_FORCE_INT32 = 0x7FFFFFFF
+} moe_group_mask;
 
 /* Division of the k selected weights by their sum S. */
 typedef enum moe_renormalize MOE_ENUM_BASE {
@@ -415,7 +423,8 @@ MOE_API moe_status MOE_CALL moe_stream_destroy(moe_device_kind kind, int32_t ind
  *    r  = router input (x, or what the caller gives); RMS-normalised, times ROUTER_NORM, times router_input_scale
  *    z  = ROUTER r + ROUTER_BIAS;  z = c tanh(z / c) with a softcap c       NaN counts as -FLT_MAX, +inf as FLT_MAX
  *    s  = score(z);  q = s + SELECTION_BIAS                                 the bias never enters a weight
- *    groups: keep the topk_group best of n_group contiguous groups, q of the others = -inf
+ *         or s + SECOND_SELECTION_BIAS, where the call says so of the token (DeepSeek-V4.1: those of images)
+ *    groups: keep the topk_group best of n_group contiguous groups, q of the others = -inf, or 0 by group_mask
  *    ids = the k largest q, largest first, ties to the lowest id
  *    w_j = s[id_j]; post_score over the k; renormalise; times routed_scale; times EXPERT_SCALE[id_j]
  *    F_e(v) = DOWN_e act(GATE_e v + GATE_BIAS_e, UP_e v + UP_BIAS_e) + DOWN_BIAS_e;  id >= E is the identity
@@ -502,6 +511,9 @@ typedef struct moe_layer_desc {
     float shared_situ_beta;
     float shared_situ_beta_up;
     moe_combine_rule combine;
+    moe_group_mask group_mask;  /* of routing: keys outside the best groups. ZERO needs groups */
+    int32_t has_second_selection_bias; /* of routing: SECOND_SELECTION_BIAS, for the tokens of moe_forward_args.uses_second_bias; needs
+                                          has_selection_bias */
 } moe_layer_desc;
 
 /* Checks a description as moe_plan_create would; MOE_ERROR_INVALID_ARGUMENT names the first wrong field. */
@@ -1021,6 +1033,8 @@ typedef struct moe_forward_args {
     void *stream;                 /* CUDA stream; ignored by a CPU plan, whose calls return when done */
     int32_t n_threads;            /* CPU threads of this call at most, see above; 0: the runtime's. No effect on CUDA */
     uint32_t reserved;
+    const int8_t *uses_second_bias; /* [T], for has_second_selection_bias under COMPUTE and LOGITS: where it is not 0, the
+                                     token's experts are chosen by SECOND_SELECTION_BIAS; NULL: none are */
 } moe_forward_args;
 
 /* Needs a plan with the stages that it runs: all but ROUTE under IDS_AND_WEIGHTS, all but FINISH of a partial plan. */
@@ -1061,6 +1075,7 @@ typedef struct moe_route_args {
     void *stream;
     int32_t n_threads;            /* CPU threads of this call at most, see above; 0: the runtime's. No effect on CUDA */
     uint32_t reserved;
+    const int8_t *uses_second_bias; /* [T], as in moe_forward_args */
 } moe_route_args;
 
 /* x or router input or logits -> ids, weights. */

@@ -23,6 +23,8 @@ void store(void* args, size_t offset, T value) {
 
 moe_type element_type(const moe_plan& plan, const void* args, const FieldDesc& field) {
     switch (field.element) {
+        case ElementKind::i8:
+            return MOE_TYPE_I8;
         case ElementKind::i32:
             return MOE_TYPE_I32;
         case ElementKind::i64:
@@ -42,6 +44,7 @@ moe_type element_type(const moe_plan& plan, const void* args, const FieldDesc& f
 
 uintptr_t element_bytes(moe_type type) {
     if (type == MOE_TYPE_I64) return 8;
+    if (type == MOE_TYPE_I8) return 1;
     return type == MOE_TYPE_F32 || type == MOE_TYPE_I32 ? 4 : 2;
 }
 

@@ -23,6 +23,7 @@ inline Use required_if(bool condition, Use otherwise = Use::empty) {
 
 // The type of a field's elements: a fixed one, one of the plan, or one that the caller names.
 enum class ElementKind : uint8_t {
+    i8,
     i32,
     i64,
     f32,

@@ -45,6 +45,12 @@ Use token_ids_use(const moe_plan& plan, const Args& args) {
 }
 
 template <class Args>
+Use second_bias_use(const moe_plan& plan, const Args& args) {
+    const bool has_two = plan.layout.layer.routing.has_second_selection_bias;
+    return has_two && args.routing < MOE_ROUTING_IDS ? Use::optional : Use::none;
+}
+
+template <class Args>
 Use router_input_use(const moe_plan&, const Args& args) {
     return routes_from_x(args) ? Use::optional : Use::none;
 }
@@ -60,6 +66,7 @@ constexpr Field<Args> routing_fields[] = {
     {MOE_ROWS(logits, f32), logits_use, logit_rows},
     {MOE_TYPED_ROWS(ids, index), given_ids_use, slot_rows},
     {MOE_TYPED_ARRAY(token_ids, index), token_ids_use},
+    {MOE_ARRAY(uses_second_bias, i8), second_bias_use},
     {MOE_ROWS(router_input, plan_router_input), router_input_use, hidden_rows},
     {MOE_ROWS(out_ids, i32), optional, slot_rows},
     {MOE_ROWS(out_weights, f32), optional, slot_rows},

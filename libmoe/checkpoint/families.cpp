@@ -21,6 +21,8 @@ constexpr Family families[] = {
     {"deepseek_v2", build_deepseek_v2, build_gguf_deepseek_v2},
     {"deepseek_v3", build_deepseek_v3, build_gguf_scored},
     {"deepseek_v4", build_deepseek_v4, build_gguf_deepseek_v4},
+    {"axk2", build_axk2, nullptr},
+    {"kolibri1", build_kolibri1, nullptr, nullptr, true},
     {"gpt_oss", build_gpt_oss, build_gguf_gpt_oss},
     {"glm4_moe", build_glm4_moe, build_gguf_scored},
     {"glm4_moe_lite", build_glm4_moe_lite, build_gguf_scored},
@@ -78,6 +80,8 @@ struct Alias {
 constexpr Alias model_types[] = {
     {"kimi_k2", "deepseek_v3"},
     {"deepseek_v32", "deepseek_v3"},
+    {"deepseek_v41", "deepseek_v4"},
+    {"deepseek_v41_text", "deepseek_v4"},
     {"deepseek_vl_v2", "deepseek_v2"},
     {"deepseek_ocr2", "deepseek_v2"},
     {"deepseek_ocr2_text", "deepseek_v2"},

@@ -64,6 +64,7 @@ void build_longcat_flash(LayerBuilder& layer);
 void build_deepseek_v2(LayerBuilder& layer);
 void build_deepseek_v3(LayerBuilder& layer);
 void build_deepseek_v4(LayerBuilder& layer);
+void build_axk2(LayerBuilder& layer);
 // family_sigmoid.cpp
 void build_glm4_moe(LayerBuilder& layer);
 void build_glm4_moe_lite(LayerBuilder& layer);
@@ -89,6 +90,7 @@ void build_flint(LayerBuilder& layer);
 void build_sarvam_moe(LayerBuilder& layer);
 void build_param2moe(LayerBuilder& layer);
 void build_beam(LayerBuilder& layer);
+void build_kolibri1(LayerBuilder& layer);
 void build_nemotron_h(LayerBuilder& layer);
 // family_gpt_oss.cpp, family_llama4.cpp, family_gemma4.cpp
 void build_gpt_oss(LayerBuilder& layer);

@@ -1,6 +1,7 @@
-// DeepSeek-V2 to -V4 (Kimi-K2 is V3), and the scored layer that many others are: groups of experts,
-// a selection bias, a routed scale, shared experts stored as one MLP. Their configurations mostly
-// name neither scoring function nor top-k method: both follow from the model type.
+// DeepSeek-V2 to -V4.1 (Kimi-K2 is V3, A.X-K2 nearly so), and the scored layer that many others
+// are: groups of experts, a selection bias, a routed scale, shared experts stored as one MLP. Their
+// configurations mostly name neither scoring function nor top-k method: both follow from the model
+// type.
 #include "libmoe/base/error.hpp"
 #include "libmoe/checkpoint/families.hpp"
 #include "libmoe/checkpoint/printable.hpp"
@@ -32,6 +33,19 @@ std::optional<bool> find_norm(const Settings& settings) {
     return std::nullopt;
 }
 
+// DeepSeek-V4.1 has other numbers of experts in the layers that draft tokens; zero is the model's.
+void read_draft_sizes(LayerBuilder& layer) {
+    const Settings& settings = layer.settings();
+    const auto read = [&](std::string_view key, int64_t most, int32_t& size) {
+        const auto found = settings.find_integer({key}, 0, most);
+        if (found.value_or(0) > 0) size = static_cast<int32_t>(*found);
+    };
+    const auto n_layers = settings.find_integer({"num_hidden_layers"}, 0, INT32_MAX);
+    if (!n_layers || layer.number() < *n_layers) return;
+    read("dspark_n_routed_experts", 4096, layer.desc().n_experts);
+    read("dspark_num_experts_per_tok", 64, layer.desc().top_k);
+}
+
 }  // namespace
 
 void build_deepseek_v2(LayerBuilder& layer) {
@@ -58,6 +72,7 @@ void build_deepseek_v2(LayerBuilder& layer) {
 void build_scored_layer(LayerBuilder& layer, const ScoredFacts& facts) {
     const Settings& settings = layer.settings();
     read_sizes(layer, {facts.width});
+    read_draft_sizes(layer);
     moe_layer_desc& desc = layer.desc();
     desc.is_gated = 1;
     const auto activation = settings.find_text("hidden_act");
@@ -83,9 +98,17 @@ void build_deepseek_v3(LayerBuilder& layer) {
     build_scored_layer(layer, {.groups = 8, .kept_groups = 4, .scale = 2.5f});
 }
 
+// Groups that are not chosen keep a key of zero, above the negative ones. Smaller models have no
+// groups.
+void build_axk2(LayerBuilder& layer) {
+    build_scored_layer(layer, {.scale = 2.5f});
+    if (layer.desc().n_group > 1) layer.desc().group_mask = MOE_GROUP_MASK_ZERO;
+}
+
 // The square root of softplus, and experts whose gate and up are clamped before the activation; the
 // shared expert's, too, in transformers. The first layers take their experts from a table of token
-// ids. Names of the released files have no "model." before them.
+// ids. Names of the released files have no "model." before them. V4.1 may have a second bias, which
+// chooses the experts of image tokens, and divides its logits by a temperature, 1 if it is absent.
 void build_deepseek_v4(LayerBuilder& layer) {
     const bool hash = layer.find("gate.tid2eid") != nullptr;
     build_scored_layer(
@@ -93,7 +116,17 @@ void build_deepseek_v4(LayerBuilder& layer) {
     moe_layer_desc& desc = layer.desc();
     set_limit_before(desc, layer.settings().find_number("swiglu_limit").value_or(10.0f));
     give_shared_expert_the_limits(desc);
-    if (hash) add_hash_table(layer, "gate.tid2eid");
+    if (hash) return add_hash_table(layer, "gate.tid2eid");
+    if (layer.find("gate.bias_vl")) {
+        desc.has_second_selection_bias = 1;
+        layer.vector("gate.bias_vl", {MOE_ROLE_SECOND_SELECTION_BIAS, 0, 1, desc.n_experts});
+    }
+    const float temperature = layer.settings().find_number("gate_temp").value_or(1.0f);
+    if (temperature == 1.0f) return;
+    if (temperature <= 0)
+        fail(MOE_ERROR_CORRUPT_FILE, "{}: gate_temp is {}", layer.settings().file(), temperature);
+    desc.has_router_input_scale = 1;
+    desc.router_input_scale = 1.0f / temperature;
 }
 
 void add_hash_table(LayerBuilder& layer, std::string_view name) {

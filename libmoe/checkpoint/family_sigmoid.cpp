@@ -193,6 +193,24 @@ void build_step(LayerBuilder& layer) {
     set_shared_limit_after(desc, number_of_layer(layer, "swiglu_limits_shared"));
 }
 
+// The best logits with a bias, and sigmoids of the logits as weights. The bias lies beside the
+// block.
+void build_kolibri1(LayerBuilder& layer) {
+    read_sizes(layer, {"moe_intermediate_size"});
+    set_activation(layer);
+    moe_layer_desc& desc = layer.desc();
+    desc.score = MOE_SCORE_NONE;
+    desc.post_score = MOE_SCORE_SIGMOID;
+    if (layer.settings().find_flag("norm_topk_prob").value_or(false)) {
+        desc.renormalize = MOE_RENORMALIZE_SUM_ADD;
+        desc.renormalize_eps = 1e-20f;
+    }
+    add_router(layer, "mlp.gate.weight");
+    add_selection_bias(layer, {"moe.router.expert_bias"});
+    add_experts(layer, {}, "mlp.experts.");
+    add_any_shared_expert(layer, {"mlp.shared_experts."});
+}
+
 namespace {
 
 void add_ungated_experts(LayerBuilder& layer) {

@@ -33,6 +33,8 @@ constexpr EnumName selections[] = {{"top_k", MOE_SELECT_TOP_K},
 constexpr EnumName group_scores[] = {{"none", MOE_GROUP_SCORE_NONE},
                                      {"max", MOE_GROUP_SCORE_MAX},
                                      {"top2_sum", MOE_GROUP_SCORE_TOP2_SUM}};
+constexpr EnumName group_masks[] = {{"infinity", MOE_GROUP_MASK_INFINITY},
+                                    {"zero", MOE_GROUP_MASK_ZERO}};
 constexpr EnumName renormalizations[] = {{"none", MOE_RENORMALIZE_NONE},
                                          {"sum_add", MOE_RENORMALIZE_SUM_ADD},
                                          {"sum_clamp", MOE_RENORMALIZE_SUM_CLAMP}};
@@ -84,6 +86,7 @@ constexpr LayerField fields[] = {
     MOE_WHOLE(n_group),
     MOE_WHOLE(topk_group),
     MOE_WORD(group_score, group_scores),
+    MOE_WORD(group_mask, group_masks),
     MOE_WORD(renormalize, renormalizations),
     MOE_REAL(renormalize_eps),
     MOE_OPTIONAL_REAL(routed_scale),

@@ -46,9 +46,10 @@ std::string_view inside_block(std::string_view prefix, std::string_view name) {
     if (last < '0' || last > '9') return name;
     for (const std::string_view block : {"block_sparse_moe.", "moe."})
         if (name.starts_with(block)) return name.substr(block.size());
-    // gpt-oss as OpenAI has it; the other families' dense MLP has no such module.
+    // gpt-oss as OpenAI has it, and Kolibri; the other families' dense MLP has no such modules.
     constexpr std::string_view mlp = "mlp.";
-    if (name.starts_with("mlp.gate.")) return name.substr(mlp.size());
+    if (starts_with_any(name, {"mlp.gate.", "mlp.experts.", "mlp.shared_experts."}))
+        return name.substr(mlp.size());
     const bool is_part = starts_with_any(
         name, {"experts.", "gate.", "router.", "share_expert.", "shared_experts.", "shared_mlp."});
     return is_part ? name : std::string_view();

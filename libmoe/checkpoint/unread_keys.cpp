@@ -50,6 +50,7 @@ constexpr KeyRule key_rules[] = {
     {"*attn*"},
     {"*attention*"},
     {"index_*"},
+    {"candidate_*"},
     {"mtp_*"},
     {"dspark_*"},
     {"mova_*"},

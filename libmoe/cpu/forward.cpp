@@ -31,6 +31,7 @@ RouteInput route_input(const Call& call, const Args& args) {
             {args.ids, args.ids_type, args.ids_row_stride},
             args.token_ids,
             args.token_ids_type,
+            args.uses_second_bias,
             args.out_logits,
             args.out_logits_row_stride};
 }

@@ -35,7 +35,8 @@ struct RouteInput {
     IdRows ids;
     const void* token_ids;
     moe_type token_ids_type;
-    float* out_logits;  // as computed or given, before the softcap; or null
+    const int8_t* uses_second_bias;  // by token, or null
+    float* out_logits;               // as computed or given, before the softcap; or null
     int64_t out_logits_stride;
 };
 

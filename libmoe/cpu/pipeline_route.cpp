@@ -111,13 +111,16 @@ void Pipeline<Real>::choose_experts(const RouteInput& input, int64_t first, int6
     const int32_t k = layer().top_k;
     const int64_t scratch_floats = route_scratch_floats(layer().routing);
     RouteVectors vectors;
-    vectors.selection_bias = weights_.vector(MOE_ROLE_SELECTION_BIAS);
     vectors.expert_scale = weights_.vector(MOE_ROLE_EXPERT_SCALE);
     vectors.n_experts = layer().n_experts;
     team_.for_each(n, [&](int32_t worker, int64_t t) {
         int32_t* ids = b_.ids + t * k;
+        const bool second = input.uses_second_bias && input.uses_second_bias[first + t] != 0;
+        RouteVectors of_token = vectors;
+        of_token.selection_bias =
+            weights_.vector(second ? MOE_ROLE_SECOND_SELECTION_BIAS : MOE_ROLE_SELECTION_BIAS);
         const int32_t bad =
-            route_token(layer().routing, vectors, b_.logits + t * layer().n_experts_all(),
+            route_token(layer().routing, of_token, b_.logits + t * layer().n_experts_all(),
                         b_.route_scratch + worker * scratch_floats,
                         given_ids(input, first + t, ids), setup_.x_type, ids, b_.weights + t * k);
         if (bad) faults_.add(MOE_FAULT_ID_OUT_OF_RANGE, bad);

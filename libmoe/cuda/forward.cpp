@@ -24,6 +24,7 @@ RouteArguments route_arguments(const Setup& setup, const Args& args, int64_t fir
     route.ids_stride = args.ids_row_stride;
     route.token_ids = offset_ids(args.token_ids, args.token_ids_type, first);
     route.token_ids_type = args.token_ids_type;
+    route.uses_second_bias = offset(args.uses_second_bias, first);
     route.out_ids = offset(args.out_ids, first * args.out_ids_row_stride);
     route.out_ids_stride = args.out_ids_row_stride;
     route.out_weights = offset(args.out_weights, first * args.out_weights_row_stride);

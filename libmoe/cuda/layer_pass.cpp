@@ -90,6 +90,8 @@ void LayerPass::route(const RouteArguments& args) {
     input.routing = layer().routing;
     input.n_experts = layer().n_experts;
     input.selection_bias = vector(MOE_ROLE_SELECTION_BIAS);
+    input.second_selection_bias = vector(MOE_ROLE_SECOND_SELECTION_BIAS);
+    input.uses_second_bias = args.uses_second_bias;
     input.expert_scale = vector(MOE_ROLE_EXPERT_SCALE);
     input.logits = logits;
     input.given_ids = args.routing == MOE_ROUTING_IDS ? args.ids : nullptr;

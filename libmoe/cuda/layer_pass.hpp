@@ -23,6 +23,7 @@ struct RouteArguments {
     int64_t ids_stride;
     const void* token_ids;
     moe_type token_ids_type;
+    const int8_t* uses_second_bias;
     int32_t* out_ids;
     int64_t out_ids_stride;
     float* out_weights;

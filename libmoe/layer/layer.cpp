@@ -21,6 +21,7 @@ Routing make_routing(const moe_layer_desc& desc) {
     routing.has_router = desc.has_router;
     routing.has_router_bias = desc.has_router_bias;
     routing.has_selection_bias = desc.has_selection_bias;
+    routing.has_second_selection_bias = desc.has_second_selection_bias;
     routing.has_router_norm = desc.has_router_norm;
     routing.has_router_norm_weight = desc.has_router_norm_weight;
     routing.has_expert_scale = desc.has_expert_scale;
@@ -39,6 +40,7 @@ Routing make_routing(const moe_layer_desc& desc) {
         routing.n_group = desc.n_group;
         routing.topk_group = desc.topk_group;
         routing.group_score = desc.group_score;
+        routing.group_mask = desc.group_mask;
     }
     routing.renormalize = desc.renormalize;
     routing.renormalize_eps = desc.renormalize_eps;
@@ -85,7 +87,7 @@ constexpr const char* role_names[MOE_ROLE_COUNT] = {
     "up",          "down",        "gate_up",        "gate_bias",
     "up_bias",     "down_bias",   "gate_up_bias",   "shared_gate",
     "shared_up",   "shared_down", "shared_gate_up", "shared_expert_gate",
-    "latent_in",   "latent_out",  "latent_norm",
+    "latent_in",   "latent_out",  "latent_norm",    "second_selection_bias",
 };
 
 }  // namespace
@@ -126,6 +128,8 @@ bool Layer::has_role(moe_role role) const {
             return routing.has_router_bias;
         case MOE_ROLE_SELECTION_BIAS:
             return routing.has_selection_bias;
+        case MOE_ROLE_SECOND_SELECTION_BIAS:
+            return routing.has_second_selection_bias;
         case MOE_ROLE_ROUTER_NORM:
             return routing.has_router_norm_weight;
         case MOE_ROLE_HASH_TABLE:
@@ -167,6 +171,7 @@ Layer::Shape Layer::role_shape(moe_role role) const {
             return {n_experts_all(), h};
         case MOE_ROLE_ROUTER_BIAS:
         case MOE_ROLE_SELECTION_BIAS:
+        case MOE_ROLE_SECOND_SELECTION_BIAS:
             return {1, n_experts_all()};
         case MOE_ROLE_ROUTER_NORM:
         case MOE_ROLE_SHARED_EXPERT_GATE:

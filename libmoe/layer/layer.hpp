@@ -32,6 +32,7 @@ struct Routing {
     bool has_router = false;
     bool has_router_bias = false;
     bool has_selection_bias = false;
+    bool has_second_selection_bias = false;
     bool has_router_norm = false;
     bool has_router_norm_weight = false;
     bool has_expert_scale = false;
@@ -48,6 +49,7 @@ struct Routing {
     int32_t n_group = 1;
     int32_t topk_group = 1;
     moe_group_score group_score = MOE_GROUP_SCORE_NONE;
+    moe_group_mask group_mask = MOE_GROUP_MASK_INFINITY;
     moe_renormalize renormalize = MOE_RENORMALIZE_NONE;
     float renormalize_eps = 0.0f;
     float routed_scale = 1.0f;

@@ -23,6 +23,7 @@ uint32_t stage_of(moe_role role, bool down_bias_in_finish) {
         case MOE_ROLE_ROUTER:
         case MOE_ROLE_ROUTER_BIAS:
         case MOE_ROLE_SELECTION_BIAS:
+        case MOE_ROLE_SECOND_SELECTION_BIAS:
         case MOE_ROLE_ROUTER_NORM:
         case MOE_ROLE_HASH_TABLE:
         case MOE_ROLE_EXPERT_SCALE:

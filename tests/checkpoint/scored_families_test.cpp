@@ -80,6 +80,71 @@ TEST(ScoredFamilies, HaveTheirNamesAndScales) {
     }
 }
 
+Model axk2(const std::string& more) {
+    Model model =
+        model_of("axk2", routed + R"(,"n_shared_experts":1,"norm_topk_prob":true)" + more);
+    model.add(layer0 + "mlp.gate.weight", "BF16", {experts, hidden});
+    model.add(layer0 + "mlp.gate.e_score_correction_bias", "F32", {experts});
+    add_expert_names(model, layer0 + "mlp.", "gate_proj", "up_proj", "down_proj");
+    add_shared(model, layer0 + "mlp.shared_experts.");
+    return model;
+}
+
+TEST(ScoredFamilies, AXK2MasksGroupsByZero) {
+    const moe_layer_desc desc = desc_of(axk2(R"(,"n_group":2,"topk_group":1)"), 17);
+    EXPECT_EQ(desc.score, MOE_SCORE_SIGMOID);
+    EXPECT_EQ(desc.has_selection_bias, 1);
+    EXPECT_EQ(desc.group_score, MOE_GROUP_SCORE_TOP2_SUM);
+    EXPECT_EQ(desc.group_mask, MOE_GROUP_MASK_ZERO);
+    EXPECT_EQ(desc.routed_scale, 2.5f);
+    EXPECT_EQ(desc.renormalize_eps, 1e-20f);
+
+    const moe_layer_desc light = desc_of(axk2(R"(,"n_group":null,"topk_group":null)"), 17);
+    EXPECT_EQ(light.n_group, 0);
+    EXPECT_EQ(light.group_mask, MOE_GROUP_MASK_INFINITY);
+}
+
+Model kolibri(const std::string& more) {
+    Model model = model_of("kolibri1", R"("moe_intermediate_size":32,"num_experts":4,)"
+                                       R"("shared_expert_intermediate_size":48)" +
+                                           more);
+    model.add(layer0 + "mlp.gate.weight", "BF16", {experts, hidden});
+    model.add(layer0 + "moe.router.expert_bias", "BF16", {experts});
+    add_expert_names(model, layer0 + "mlp.", "gate_proj", "up_proj", "down_proj");
+    add_shared(model, layer0 + "mlp.shared_experts.");
+    model.add(layer0 + "self_attn.q_proj.weight", "BF16", {hidden, hidden});
+    return model;
+}
+
+TEST(ScoredFamilies, KolibriChoosesByLogits) {
+    const moe_layer_desc desc = desc_of(kolibri(R"(,"norm_topk_prob":false)"), 17);
+    EXPECT_EQ(desc.score, MOE_SCORE_NONE);
+    EXPECT_EQ(desc.post_score, MOE_SCORE_SIGMOID);
+    EXPECT_EQ(desc.has_selection_bias, 1);
+    EXPECT_EQ(desc.renormalize, MOE_RENORMALIZE_NONE);
+    EXPECT_EQ(desc.shared_intermediate, shared_width);
+    EXPECT_EQ(desc.has_shared_expert_gate, 0);
+
+    const moe_layer_desc normal = desc_of(kolibri(R"(,"norm_topk_prob":true)"), 17);
+    EXPECT_EQ(normal.renormalize, MOE_RENORMALIZE_SUM_ADD);
+    EXPECT_EQ(normal.renormalize_eps, 1e-20f);
+}
+
+// Names begin at the layer, whose other parts are not the block's.
+TEST(ScoredFamilies, KolibriRefusesWhatItDoesNotRead) {
+    Model model = kolibri("");
+    model.tensors.erase(layer0 + "moe.router.expert_bias");
+    EXPECT_NE(layer_failure(model).text.find("moe.router.expert_bias"), std::string::npos);
+    for (const char* name : {"mlp.gate.bias", "mlp.experts.0.up_proj.bias",
+                             "mlp.shared_experts.up_proj.bias", "moe.router.input_scale_bias"}) {
+        model = kolibri("");
+        model.add(layer0 + name, "F32", {experts});
+        const Failure failure = layer_failure(model);
+        EXPECT_EQ(failure.status, MOE_ERROR_UNSUPPORTED) << name;
+        EXPECT_NE(failure.text.find(name), std::string::npos) << failure.text;
+    }
+}
+
 TEST(ScoredFamilies, MinimaxM3ClampsBothKindsOfExperts) {
     // As released; transformers writes "silu".
     Model model =
@@ -362,6 +427,122 @@ TEST(DeepseekV4, HasHashLayersAndOthers) {
     EXPECT_EQ(desc.routed_scale, 1.5f);
     EXPECT_EQ(find_tensor(checkpoint, 1, MOE_ROLE_UP, 2)->format.type, MOE_TYPE_E2M1);
     EXPECT_EQ(find_tensor(checkpoint, 1, MOE_ROLE_SHARED_UP, 0)->format.type, MOE_TYPE_F8_E4M3);
+}
+
+// DeepSeek-V4.1, its configuration in text_config.
+Model deepseek_v41(const std::string& more) {
+    Model model;
+    model.config = R"({"model_type":"deepseek_v41","text_config":)" +
+                   config_of("deepseek_v41_text",
+                             routed +
+                                 R"(,"n_shared_experts":1,"swiglu_limit":10,)"
+                                 R"("scoring_func":"sqrtsoftplus","topk_method":"noaux_tc",)"
+                                 R"("norm_topk_prob":true,"routed_scaling_factor":1.5)" +
+                                 more) +
+                   "}";
+    model.add("layers.0.ffn.gate.weight", "BF16", {experts, hidden});
+    model.add("layers.0.ffn.gate.bias", "F32", {experts});
+    model.add("layers.0.ffn.gate.bias_vl", "F32", {experts});
+    add_expert_names(model, "layers.0.ffn.", "w1", "w3", "w2");
+    for (const auto& [name, rows, columns] : {std::tuple{"w1", shared_width, hidden},
+                                              {"w3", shared_width, hidden},
+                                              {"w2", hidden, shared_width}})
+        model.add("layers.0.ffn.shared_experts." + std::string(name) + ".weight", "BF16",
+                  {rows, columns});
+    return model;
+}
+
+TEST(DeepseekV41, HasABiasForTheTokensOfImages) {
+    Model model = deepseek_v41("");
+    const moe_layer_desc desc = desc_of(model, 18);
+    EXPECT_EQ(desc.score, MOE_SCORE_SQRT_SOFTPLUS);
+    EXPECT_EQ(desc.has_selection_bias, 1);
+    EXPECT_EQ(desc.has_second_selection_bias, 1);
+    EXPECT_EQ(desc.renormalize_eps, 1e-20f);
+    EXPECT_EQ(desc.routed_scale, 1.5f);
+    EXPECT_EQ(desc.gate_limit, 10.0f);
+    EXPECT_EQ(desc.shared_up_limit, 10.0f);
+    EXPECT_EQ(desc.has_router_input_scale, 0);
+    const Folder folder;
+    const Handle checkpoint = open_model(folder, model);
+    EXPECT_EQ(find_tensor(checkpoint, 0, MOE_ROLE_SECOND_SELECTION_BIAS, 0)->name,
+              "layers.0.ffn.gate.bias_vl");
+
+    model.tensors.erase("layers.0.ffn.gate.bias_vl");
+    EXPECT_EQ(desc_of(model, 17).has_second_selection_bias, 0);
+}
+
+TEST(DeepseekV41, DividesItsLogits) {
+    const moe_layer_desc desc = desc_of(deepseek_v41(R"(,"gate_temp":4.0)"), 18);
+    EXPECT_EQ(desc.has_router_input_scale, 1);
+    EXPECT_EQ(desc.router_input_scale, 0.25f);
+    EXPECT_EQ(layer_failure(deepseek_v41(R"(,"gate_temp":0)")).status, MOE_ERROR_CORRUPT_FILE);
+}
+
+// The keys and the types of the released files: FP4 experts, FP8 in blocks of 32 x 32 elsewhere,
+// and layers that draft tokens with fewer experts.
+TEST(DeepseekV41, IsReadAsReleased) {
+    Model model;
+    model.config =
+        R"({"model_type":"deepseek_v41","quantization_config":{"quant_method":"fp8",)"
+        R"("activation_scheme":"dynamic","weight_block_size":[32,32],"scale_fmt":"ue8m0",)"
+        R"("expert_dtype":"fp4"},"vision_config":{"hidden_size":1024,"num_hidden_layers":32},)"
+        R"("text_config":)" +
+        config_of("deepseek_v41_text",
+                  routed + R"(,"num_hidden_layers":1,"n_shared_experts":1,"swiglu_limit":10.0,)"
+                           R"("scoring_func":"sqrtsoftplus","topk_method":"noaux_tc",)"
+                           R"("norm_topk_prob":true,"routed_scaling_factor":1.5,"index_topk":512,)"
+                           R"("candidate_topk_blocks":2048,"candidate_block_size":8,"hc_mult":4,)"
+                           R"("engram_layer_ids":[1,14],"engram_n_heads":8,)"
+                           R"("num_nextn_predict_layers":1,"dspark_block_size":5,)"
+                           R"("dspark_n_routed_experts":2,"dspark_num_experts_per_tok":1)") +
+        "}";
+    for (const auto& [block, n] : {std::pair{"layers.0.ffn.", experts}, {"mtp.0.ffn.", 2}}) {
+        const std::string prefix = block;
+        for (const char* bias : {"gate.bias", "gate.bias_vl"}) model.add(prefix + bias, "F32", {n});
+        model.add(prefix + "gate.weight", "BF16", {n, hidden});
+        for (const auto& [name, rows, columns] :
+             {std::tuple{"w1", width, hidden}, {"w3", width, hidden}, {"w2", hidden, width}})
+            for (int e = 0; e < n; ++e) {
+                const std::string stem = prefix + "experts." + std::to_string(e) + "." + name;
+                model.add(stem + ".weight", "I8", {rows, columns / 2});
+                model.add(stem + ".scale", "F8_E8M0", {rows, columns / 32});
+            }
+        for (const auto& [name, rows, columns] : {std::tuple{"w1", shared_width, hidden},
+                                                  {"w3", shared_width, hidden},
+                                                  {"w2", hidden, shared_width}}) {
+            const std::string stem = prefix + "shared_experts." + name;
+            model.add(stem + ".weight", "F8_E4M3", {rows, columns});
+            model.add(stem + ".scale", "F8_E8M0", {(rows + 31) / 32, (columns + 31) / 32});
+        }
+    }
+    const Folder folder;
+    const Handle checkpoint = open_model(folder, model);
+    ASSERT_EQ(checkpoint->n_layers(), 2);
+    const moe_layer_desc& desc = checkpoint->layer_desc(0);
+    EXPECT_EQ(moe_layer_validate(&desc), MOE_OK) << moe_last_error();
+    EXPECT_EQ(desc.n_experts, experts);
+    EXPECT_EQ(desc.top_k, 2);
+    EXPECT_EQ(desc.has_second_selection_bias, 1);
+    EXPECT_EQ(find_tensor(checkpoint, 0, MOE_ROLE_UP, 2)->format.type, MOE_TYPE_E2M1);
+    const moe_format& shared = find_tensor(checkpoint, 0, MOE_ROLE_SHARED_UP, 0)->format;
+    EXPECT_EQ(shared.type, MOE_TYPE_F8_E4M3);
+    EXPECT_EQ(shared.group_rows, 32);
+    EXPECT_EQ(shared.group_columns, 32);
+    const moe_layer_desc& draft = checkpoint->layer_desc(1);
+    EXPECT_EQ(moe_layer_validate(&draft), MOE_OK) << moe_last_error();
+    EXPECT_EQ(draft.n_experts, 2);
+    EXPECT_EQ(draft.top_k, 1);
+}
+
+// Of a layer that takes its experts from a table the second bias is not read.
+TEST(DeepseekV41, IsRefusedWithHashLayers) {
+    Model model = deepseek_v41("");
+    model.tensors.erase("layers.0.ffn.gate.bias");
+    model.add("layers.0.ffn.gate.tid2eid", "I64", {50, 2});
+    const Failure failure = layer_failure(model);
+    EXPECT_EQ(failure.status, MOE_ERROR_UNSUPPORTED);
+    EXPECT_NE(failure.text.find("gate.bias_vl"), std::string::npos) << failure.text;
 }
 
 TEST(DeepseekV4, MayHaveNoSharedExpert) {

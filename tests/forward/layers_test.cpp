@@ -89,6 +89,23 @@ std::vector<LayerVariant> routing_layers() {
                                 d.topk_group = 1;
                                 d.group_score = MOE_GROUP_SCORE_TOP2_SUM;
                             })},
+        {"kolibri1", with(small,
+                          [](auto& d) {
+                              d.score = MOE_SCORE_NONE;
+                              d.post_score = MOE_SCORE_SIGMOID;
+                              d.has_selection_bias = 1;
+                              d.renormalize = MOE_RENORMALIZE_NONE;
+                          })},
+        {"group_mask_zero", with(plain_layer(64, 48, 12, 4),
+                                 [](auto& d) {
+                                     d.score = MOE_SCORE_NONE;
+                                     d.has_selection_bias = 1;
+                                     d.renormalize = MOE_RENORMALIZE_NONE;
+                                     d.n_group = 3;
+                                     d.topk_group = 1;
+                                     d.group_score = MOE_GROUP_SCORE_TOP2_SUM;
+                                     d.group_mask = MOE_GROUP_MASK_ZERO;
+                                 })},
         {"weight_on_input", with(small, [](auto& d) { d.weight_on = MOE_WEIGHT_ON_INPUT; })},
         {"identity", with(small, [](auto& d) { d.n_identity_experts = 3; }), 12},
     };

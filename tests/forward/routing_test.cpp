@@ -354,6 +354,71 @@ TEST(Dispatch, EmptyExpertsAndAllTokensToOne) {
     EXPECT_LE(error_of(c.with_ids(ids, weights), c.reference(ids, weights), H), f32_tolerance);
 }
 
+// DeepSeek-V4.1: the call says whose experts the second bias chooses. The weights are still those
+// of the scores.
+TEST(SecondBias, ChoosesTheExpertsOfSomeTokens) {
+    auto desc = plain_layer(H, 48, E, K);
+    desc.score = MOE_SCORE_SQRT_SOFTPLUS;
+    desc.renormalize_eps = 1e-20f;
+    desc.has_routed_scale = desc.has_selection_bias = desc.has_second_selection_bias = 1;
+    desc.routed_scale = 1.5f;
+    const RoutingCase c(desc);
+    const clients::LayerWeights& layer = c.layer.layer;
+    const std::vector<int8_t> all(T, 1), none(T, 0), some = {0, 1, -1, 0, 5, 0, 127};
+    const auto first = clients::reference_route(layer, c.x, T);
+    ASSERT_NE(clients::reference_route(layer, c.x, T, all).ids, first.ids);
+    for (const auto* uses : {&all, &none, &some}) {
+        const auto wanted = clients::reference_route(layer, c.x, T, *uses);
+        Floats out(T * H), out_weights(T * K);
+        std::vector<int32_t> ids(T * K);
+        auto args = forward_args(T, c.x.data(), out.data());
+        args.out_ids = ids.data();
+        args.out_weights = out_weights.data();
+        args.uses_second_bias = uses->data();
+        ASSERT_MOE_OK(c.run.forward(args));
+        EXPECT_EQ(ids, wanted.ids);
+        for (int64_t i = 0; i < T * K; ++i) EXPECT_NEAR(out_weights[i], wanted.weights[i], 1e-5);
+        EXPECT_LE(error_of(out, clients::reference_forward(layer, c.x, T, wanted), H),
+                  f32_tolerance);
+
+        auto route = sized<moe_route_args>();
+        route.n_tokens = T;
+        route.x = c.x.data();
+        route.out_ids = ids.data();
+        route.out_weights = out_weights.data();
+        route.uses_second_bias = uses->data();
+        std::fill(ids.begin(), ids.end(), -7);
+        ASSERT_MOE_OK(
+            moe_route(c.run.plan.get(), c.run.weights.get(), c.run.workspace.get(), &route));
+        EXPECT_EQ(ids, wanted.ids);
+    }
+    // No flags are no token, and ids that are given need no bias.
+    Floats out(T * H);
+    std::vector<int32_t> ids(T * K);
+    auto args = forward_args(T, c.x.data(), out.data());
+    args.out_ids = ids.data();
+    ASSERT_MOE_OK(c.run.forward(args));
+    EXPECT_EQ(ids, first.ids);
+    args.routing = MOE_ROUTING_IDS;
+    args.ids = first.ids.data();
+    args.uses_second_bias = all.data();
+    ASSERT_MOE_OK(c.run.forward(args));
+    EXPECT_EQ(ids, first.ids);
+}
+
+// A layer of one bias has no use for the flags.
+TEST(SecondBias, IsNothingToOtherLayers) {
+    const RoutingCase c;
+    const std::vector<int8_t> all(T, 1);
+    Floats plain(T * H), flagged(T * H);
+    auto args = forward_args(T, c.x.data(), plain.data());
+    ASSERT_MOE_OK(c.run.forward(args));
+    args.out = flagged.data();
+    args.uses_second_bias = all.data();
+    ASSERT_MOE_OK(c.run.forward(args));
+    EXPECT_EQ(plain, flagged);
+}
+
 // Hash selection: ids from the table, weights from the scores.
 TEST(Hash, TakesTheTableAndSkipsUnknownTokens) {
     auto desc = plain_layer(H, 48, E, K);

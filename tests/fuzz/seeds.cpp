@@ -321,6 +321,9 @@ constexpr std::pair<const char*, const char*> family_configs[] = {
     {"lara_mini", R"("norm_topk_prob":true,"moe_router_dtype":"fp32")"},
     {"mistral_large4", R"("n_group":2,"topk_group":1)"},
     {"beam", R"("n_group":2,"topk_group":1,"router_aux_loss_coef":0.001)"},
+    {"axk2", R"("n_group":2,"topk_group":1,"norm_topk_prob":true)"},
+    {"deepseek_v41", R"("swiglu_limit":10,"gate_temp":2.0,"scoring_func":"sqrtsoftplus")"},
+    {"kolibri1", R"("shared_expert_intermediate_size":48,"norm_topk_prob":false)"},
     {"sarvam_moe", R"("score_function":"sigmoid","moe_router_enable_expert_bias":true)"},
     {"exaone_moe", R"("swiglu_limits":[7,0],"is_moe_layer":[true,false])"},
     {"step5", R"("moe_top_k":2,"norm_expert_weight":true)"}};
@@ -410,6 +413,9 @@ void add_routings(const Seeds& seeds) {
     groups.layer.has_routed_scale = 1;
     groups.layer.routed_scale = 2.5f;
     seeds.add("plan", "groups", groups.bytes());
+    groups.layer.group_mask = MOE_GROUP_MASK_ZERO;
+    groups.layer.has_second_selection_bias = 1;
+    seeds.add("plan", "masked_groups", groups.bytes());
     SmallPlan hash;
     hash.layer.selection = MOE_SELECT_HASH;
     hash.layer.hash_vocabulary = 10;

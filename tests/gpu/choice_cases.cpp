@@ -9,6 +9,7 @@ namespace {
 // From the same logits on both sides, so that ids are equal and weights nearly.
 void check_choice(const Pair& pair, Forward call, const Floats& logits, const char* what) {
     call.token_ids = random_token_ids(pair.desc(), call.n_tokens, 5);
+    call.uses_second_bias = random_second_bias(pair.desc(), call.n_tokens, 5);
     call.routing = MOE_ROUTING_LOGITS;
     call.logits = logits;
     const Result got = pair.run(call), wanted = pair.reference.forward(call);

@@ -59,6 +59,16 @@ Ids random_token_ids(const moe_layer_desc& desc, int64_t n_tokens, uint64_t seed
     return ids;
 }
 
+std::vector<int32_t> random_second_bias(const moe_layer_desc& desc, int64_t n_tokens,
+                                        uint64_t seed) {
+    std::vector<int32_t> flags;
+    if (!desc.has_second_selection_bias) return flags;
+    constexpr int32_t values[] = {0, 0, 1, -128, 2};
+    clients::Random random(seed);
+    for (int64_t t = 0; t < n_tokens; ++t) flags.push_back(values[random.below(5)]);
+    return flags;
+}
+
 std::vector<int32_t> random_ids(int64_t n_tokens, int32_t k, int32_t n_experts, uint64_t seed) {
     clients::Random random(seed);
     std::vector<int32_t> all(static_cast<size_t>(n_experts)), ids;
@@ -232,6 +242,7 @@ std::vector<char> decided_tokens(const Side& reference, const Forward& call, con
     moved.n_tokens = call.n_tokens;
     moved.routing = MOE_ROUTING_LOGITS;
     moved.logits = wanted.logits;
+    moved.uses_second_bias = call.uses_second_bias;
     for (size_t t = 0; t < T; ++t) {
         float largest = 1;
         for (size_t e = 0; e < all; ++e)

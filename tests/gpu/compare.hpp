@@ -91,5 +91,8 @@ void with_every_kernel(Context& context, const PairSpec& spec, moe_stage stage,
 std::vector<int32_t> random_ids(int64_t n_tokens, int32_t k, int32_t n_experts, uint64_t seed);
 // For selection by hash; none for other layers.
 Ids random_token_ids(const moe_layer_desc& desc, int64_t n_tokens, uint64_t seed);
+// Whose second selection bias some tokens use, whatever the flag's value; none for other layers.
+std::vector<int32_t> random_second_bias(const moe_layer_desc& desc, int64_t n_tokens,
+                                        uint64_t seed);
 
 }  // namespace moe_gpu

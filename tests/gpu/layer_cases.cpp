@@ -10,6 +10,7 @@ namespace {
 Forward call_of(const Pair& pair, int64_t n_tokens) {
     Forward call = pair.call(n_tokens, 11 + static_cast<uint64_t>(n_tokens));
     call.token_ids = random_token_ids(pair.desc(), n_tokens, 6);
+    call.uses_second_bias = random_second_bias(pair.desc(), n_tokens, 6);
     return call;
 }
 

@@ -76,6 +76,13 @@ const NamedLayer plain_rules[] = {
                               d.score = MOE_SCORE_NONE;
                               d.post_score = MOE_SCORE_SIGMOID;
                           })},
+    {"kolibri1", with(small(),
+                      [](auto& d) {
+                          d.score = MOE_SCORE_NONE;
+                          d.post_score = MOE_SCORE_SIGMOID;
+                          d.has_selection_bias = 1;
+                          d.renormalize = MOE_RENORMALIZE_NONE;
+                      })},
     {"llama4", with(plain_layer(128, 64, 16, 1),
                     [](auto& d) {
                         d.score = MOE_SCORE_NONE;
@@ -122,6 +129,26 @@ const NamedLayer chosen_rules[] = {
                            add_groups(d, 8, 3, MOE_GROUP_SCORE_MAX);
                        })},
     {"group_top2", with(small(), deepseek_v3)},
+    {"group_mask_zero", with(small(),
+                             [](auto& d) {
+                                 d.score = MOE_SCORE_NONE;
+                                 d.post_score = MOE_SCORE_SIGMOID;
+                                 d.has_selection_bias = 1;
+                                 add_groups(d, 8, 3, MOE_GROUP_SCORE_TOP2_SUM);
+                                 d.group_mask = MOE_GROUP_MASK_ZERO;
+                             })},
+    {"second_bias", with(small(),
+                         [](auto& d) {
+                             d.score = MOE_SCORE_SQRT_SOFTPLUS;
+                             d.renormalize_eps = 1e-20f;
+                             d.has_selection_bias = d.has_second_selection_bias = 1;
+                             scale_by(d, 1.5f);
+                         })},
+    {"second_bias_in_groups", with(small(),
+                                   [](auto& d) {
+                                       deepseek_v3(d);
+                                       d.has_second_selection_bias = 1;
+                                   })},
     {"sparsemixer", with(plain_layer(128, 64, 16, 2),
                          [](auto& d) {
                              d.score = MOE_SCORE_NONE;

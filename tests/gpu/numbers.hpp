@@ -35,6 +35,8 @@ inline constexpr Numbers common_numbers[] = {bf16, f16, f32};
 
 inline int64_t size_of(moe_type type) {
     switch (type) {
+        case MOE_TYPE_I8:
+            return 1;
         case MOE_TYPE_BF16:
         case MOE_TYPE_F16:
             return 2;
@@ -51,12 +53,14 @@ inline void store(moe_type type, double value, std::byte* to) {
     const auto narrow = static_cast<float>(value);
     const uint16_t half =
         type == MOE_TYPE_F16 ? moe::float_to_f16(narrow) : moe::float_to_bf16(narrow);
+    const auto i8 = static_cast<int8_t>(type == MOE_TYPE_I8 ? value : 0);
     const auto i32 = static_cast<int32_t>(type == MOE_TYPE_I32 ? value : 0);
     const auto i64 = static_cast<int64_t>(type == MOE_TYPE_I64 ? value : 0);
-    const void* from = type == MOE_TYPE_I32   ? static_cast<const void*>(&i32)
-                       : type == MOE_TYPE_I64 ? static_cast<const void*>(&i64)
-                       : size_of(type) == 2   ? static_cast<const void*>(&half)
-                                              : &narrow;
+    const void* from = type == MOE_TYPE_I8    ? static_cast<const void*>(&i8)
+                       : type == MOE_TYPE_I32 ? &i32
+                       : type == MOE_TYPE_I64 ? &i64
+                       : size_of(type) == 2   ? &half
+                                              : static_cast<const void*>(&narrow);
     std::memcpy(to, from, static_cast<size_t>(size_of(type)));
 }
 

@@ -36,9 +36,11 @@ Result check_from_x(const Pair& pair, int64_t n_tokens, float scale, uint64_t se
     call.x = pair.x(n_tokens, seed);
     for (float& value : call.x) value *= scale;
     call.x = rounded(call.x, pair.spec.numbers.x);
+    call.uses_second_bias = random_second_bias(pair.desc(), n_tokens, seed);
     Forward same;
     same.n_tokens = n_tokens;
     same.x = call.x;
+    same.uses_second_bias = call.uses_second_bias;
     const Result got = as_result(route(pair.subject, call));
     const Result wanted = as_result(route(pair.reference, call));
     note_kernel(pair, n_tokens);
@@ -74,6 +76,7 @@ void check_from_logits(const Pair& pair, const Floats& logits, int64_t n_tokens)
     call.routing = MOE_ROUTING_LOGITS;
     call.logits = logits;
     call.token_ids = random_token_ids(pair.desc(), n_tokens, 5);
+    call.uses_second_bias = random_second_bias(pair.desc(), n_tokens, 5);
     const Routed got = route(pair.subject, call), wanted = route(pair.reference, call);
     note_kernel(pair, n_tokens);
     pair.context.expect(got.ids == wanted.ids, "from logits: ids differ");
@@ -210,6 +213,7 @@ void check_hard_logits(const Pair& pair, int64_t T) {
     call.n_tokens = T;
     call.routing = MOE_ROUTING_LOGITS;
     call.logits = hard_logits(T, n);
+    call.uses_second_bias = random_second_bias(pair.desc(), T, 7);
     const Routed got = route(pair.subject, call), wanted = route(pair.reference, call);
     note_kernel(pair, T);
     pair.context.expect(got.ids == wanted.ids, "hard logits: ids differ");

@@ -133,6 +133,7 @@ void ForwardBuffers::make_inputs(const Side& side, const Forward& call) {
     if (!call.weights.empty())
         weights_.emplace(device, call.weights_type, T, k, call.weights_place);
     if (!call.token_ids.empty()) token_ids_.emplace(device, call.token_ids_type, T, 1);
+    if (!call.uses_second_bias.empty()) second_.emplace(device, MOE_TYPE_I8, T, 1);
     const auto n_map = static_cast<int64_t>(call.expert_map.size());
     if (n_map) map_.emplace(device, MOE_TYPE_I32, n_map, 1);
     if (call.n_tokens_device) n_device_.emplace(device, MOE_TYPE_I32, 1, 1);
@@ -150,6 +151,7 @@ void ForwardBuffers::make_inputs(const Side& side, const Forward& call) {
     args_.weights_row_stride = call.weights_place.stride;
     args_.token_ids = data_of(token_ids_);
     args_.token_ids_type = call.token_ids_type;
+    args_.uses_second_bias = static_cast<const int8_t*>(data_of(second_));
     args_.expert_map = static_cast<const int32_t*>(data_of(map_));
     args_.n_expert_map = static_cast<int32_t>(n_map);
     args_.n_tokens_device = static_cast<const int32_t*>(data_of(n_device_));
@@ -182,6 +184,7 @@ void ForwardBuffers::put(const Forward& call) {
     if (ids_) ids_->put(call.ids);
     if (weights_) weights_->put(call.weights);
     if (token_ids_) token_ids_->put(call.token_ids);
+    if (second_) second_->put(call.uses_second_bias);
     if (map_) map_->put(call.expert_map);
     if (n_device_) n_device_->put(std::vector<int32_t>{*call.n_tokens_device});
 }

@@ -16,7 +16,7 @@ struct Forward {
     Ids ids;
     Floats weights;
     Ids token_ids;
-    std::vector<int32_t> expert_map;
+    std::vector<int32_t> uses_second_bias, expert_map;
     std::optional<int32_t> n_tokens_device;
     moe_out_layout out_layout = MOE_OUT_REDUCED;
     Floats base;  // not empty: accumulate into it
@@ -106,7 +106,7 @@ class ForwardBuffers {
     void make_inputs(const Side& side, const Forward& call);
     void make_outputs(const Side& side, const Forward& call);
 
-    MaybeRows x_, router_, logits_, ids_, weights_, token_ids_, map_, n_device_;
+    MaybeRows x_, router_, logits_, ids_, weights_, token_ids_, second_, map_, n_device_;
     MaybeRows out_, out_logits_, out_ids_, out_weights_, out_counts_;
     moe_forward_args args_;
     bool accumulates_;

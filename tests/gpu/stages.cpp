@@ -36,12 +36,13 @@ int64_t live(int64_t n_tokens, const std::optional<int32_t>& on_device) {
 
 Routed route(const Side& side, const Route& call) {
     const int64_t T = call.n_tokens, k = side.layer.top_k, H = side.layer.hidden;
-    MaybeRows x, router, logits, ids, tokens, n_device;
+    MaybeRows x, router, logits, ids, tokens, second, n_device;
     fill(x, side, side.x_type, H, call.x);
     fill(router, side, side.router_type, H, call.router_input);
     fill(logits, side, MOE_TYPE_F32, side.n_experts_all(), call.logits);
     fill(ids, side, MOE_TYPE_I32, k, call.ids);
     fill(tokens, side, MOE_TYPE_I32, 1, call.token_ids);
+    fill(second, side, MOE_TYPE_I8, 1, call.uses_second_bias);
     fill(n_device, side, MOE_TYPE_I32, 1, one(call.n_tokens_device));
     Rows out_ids(side.device, MOE_TYPE_I32, T, k), out_weights(side.device, MOE_TYPE_F32, T, k);
     Rows out_logits(side.device, MOE_TYPE_F32, T, side.n_experts_all());
@@ -54,6 +55,7 @@ Routed route(const Side& side, const Route& call) {
     args.logits = floats_of(logits);
     args.ids = data_of(ids);
     args.token_ids = data_of(tokens);
+    args.uses_second_bias = static_cast<const int8_t*>(data_of(second));
     args.out_ids =
         call.routing == MOE_ROUTING_IDS ? nullptr : static_cast<int32_t*>(out_ids.data());
     args.out_weights = static_cast<float*>(out_weights.data());

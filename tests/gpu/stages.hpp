@@ -10,6 +10,7 @@ struct Route {
     moe_routing routing = MOE_ROUTING_COMPUTE;
     Floats x, router_input, logits;
     Ids ids, token_ids;
+    std::vector<int32_t> uses_second_bias = {};
     std::optional<int32_t> n_tokens_device = std::nullopt;
     bool wants_logits = true;
 };

@@ -148,6 +148,10 @@ const Refusal routing_rules[] = {
     {small_layer, [](Desc& d) { d.round_weights = 5; }, "round_weights is 5;"},
     {small_layer, [](Desc& d) { d.has_expert_scale = 2; }, "has_expert_scale is 2;"},
     {small_layer, [](Desc& d) { d.has_selection_bias = 2; }, "has_selection_bias is 2;"},
+    {small_layer, [](Desc& d) { d.has_second_selection_bias = 2; },
+     "has_second_selection_bias is 2;"},
+    {small_layer, [](Desc& d) { d.has_second_selection_bias = 1; },
+     "has_second_selection_bias is 1 but has_selection_bias is 0"},
 };
 
 const Refusal selection_rules[] = {
@@ -160,6 +164,9 @@ const Refusal selection_rules[] = {
     {grouped_layer, [](Desc& d) { d.group_score = MOE_GROUP_SCORE_NONE; }, "group_score is 0;"},
     {grouped_layer, [](Desc& d) { d.group_score = as<moe_group_score>(3); }, "group_score is 3;"},
     {grouped_layer, [](Desc& d) { d.n_group = 8; }, "group_score is 2,"},
+    {grouped_layer, [](Desc& d) { d.group_mask = as<moe_group_mask>(2); }, "group_mask is 2;"},
+    {small_layer, [](Desc& d) { d.group_mask = MOE_GROUP_MASK_ZERO; },
+     "group_mask is 1 but n_group is 0"},
     {small_layer, [](Desc& d) { d.topk_group = 1; }, "topk_group is 1 but n_group is 0"},
     {small_layer, [](Desc& d) { d.group_score = MOE_GROUP_SCORE_MAX; },
      "group_score is 1 but n_group is 0"},
@@ -341,9 +348,11 @@ TEST(Layer, OneGroupIsNone) {
     moe_layer_desc desc = small_layer();
     desc.n_group = desc.topk_group = 1;
     desc.group_score = MOE_GROUP_SCORE_TOP2_SUM;
+    desc.group_mask = MOE_GROUP_MASK_ZERO;
     const Routing routing = make_layer(desc).routing;
     EXPECT_EQ(routing.n_group, 1);
     EXPECT_EQ(routing.group_score, MOE_GROUP_SCORE_NONE);
+    EXPECT_EQ(routing.group_mask, MOE_GROUP_MASK_INFINITY);
 }
 
 TEST(Layer, TakesUngatedActivations) {
@@ -458,7 +467,8 @@ TEST(Layer, RoleNamesAndKinds) {
     EXPECT_STREQ(role_name(MOE_ROLE_DOWN_BIAS), "down_bias");
     EXPECT_STREQ(role_name(MOE_ROLE_SHARED_GATE_UP), "shared_gate_up");
     EXPECT_STREQ(role_name(MOE_ROLE_LATENT_NORM), "latent_norm");
-    EXPECT_STREQ(role_name(as<moe_role>(23)), "unknown");
+    EXPECT_STREQ(role_name(MOE_ROLE_SECOND_SELECTION_BIAS), "second_selection_bias");
+    EXPECT_STREQ(role_name(as<moe_role>(MOE_ROLE_COUNT)), "unknown");
     EXPECT_STREQ(role_name(as<moe_role>(-1)), "unknown");
     EXPECT_TRUE(is_expert_role(MOE_ROLE_GATE) && is_expert_role(MOE_ROLE_GATE_UP_BIAS));
     EXPECT_FALSE(is_expert_role(MOE_ROLE_EXPERT_SCALE) || is_expert_role(MOE_ROLE_SHARED_GATE));

@@ -63,6 +63,11 @@ inline Routing with_groups(Routing routing, int32_t n_group, int32_t topk_group,
     return routing;
 }
 
+inline Routing with_zero_mask(Routing routing) {
+    routing.group_mask = MOE_GROUP_MASK_ZERO;
+    return routing;
+}
+
 inline Routing with_sum(Routing routing, float eps, float scale,
                         moe_renormalize rule = MOE_RENORMALIZE_SUM_ADD) {
     routing.renormalize = rule;
@@ -127,6 +132,13 @@ inline const Kind kinds[] = {
                             MOE_GROUP_SCORE_TOP2_SUM);
      },
      true, false},
+    {"E masked by zero",
+     [](int32_t n, int32_t k) {
+         return with_zero_mask(
+             with_groups(with_sum(routing_of(n, k, MOE_SCORE_SIGMOID), 1e-20f, 2.5f), 8, 4,
+                         MOE_GROUP_SCORE_TOP2_SUM));
+     },
+     true, false},
     {"F",
      [](int32_t n, int32_t k) {
          return with_sum(routing_of(n, k, MOE_SCORE_SIGMOID), 1e-20f, 2.827f);
@@ -151,6 +163,11 @@ inline const Kind kinds[] = {
          return with_post(routing_of(n, 1, MOE_SCORE_NONE), MOE_SCORE_SIGMOID);
      },
      false, false},
+    {"J biased",
+     [](int32_t n, int32_t k) {
+         return with_post(routing_of(n, k, MOE_SCORE_NONE), MOE_SCORE_SIGMOID);
+     },
+     true, false},
     {"L", [](int32_t n, int32_t k) { return routing_of(n, k, MOE_SCORE_SIGMOID); }, false, false},
     {"softcap",
      [](int32_t n, int32_t k) {

@@ -68,7 +68,8 @@ Doubles double_keys(const Case& c, const Doubles& scores, double* group_gap) {
     const auto kept = static_cast<size_t>(c.routing.topk_group);
     if (kept < n_group) *group_gap = sorted[kept - 1] - sorted[kept];
     for (size_t i = 0; i < keys.size(); i++) {
-        if (group[i / size] < sorted[kept - 1]) keys[i] = -INFINITY;
+        if (group[i / size] < sorted[kept - 1])
+            keys[i] = c.routing.group_mask == MOE_GROUP_MASK_ZERO ? 0 : -INFINITY;
     }
     return keys;
 }

@@ -88,6 +88,20 @@ TEST(Route, ComputedValues) {
     }
 }
 
+// Kolibri-1: the bias is added to the logit, and the weight is the sigmoid of the logit alone. A
+// bias on the sigmoid would choose 7, 0 and 3.
+TEST(Route, BiasedLogitsWithSigmoidWeights) {
+    const Routing routing = with_post(routing_of(8, 3, MOE_SCORE_NONE), MOE_SCORE_SIGMOID);
+    const std::vector<float> bias{0.3f, 0, -0.9f, 0.05f, 0.35f, -0.1f, 0, 0.6f};
+    const std::vector<int32_t> ids{5, 7, 3};
+    const Routed routed = route({"", routing, golden_logits, bias, {}});
+    EXPECT_EQ(routed.ids, ids);
+    expect_weights(routed, {.81757448, .67917870, .77729986}, "biased logits");
+    const Routed normal = route({"", with_sum(routing, 1e-20f, 1), golden_logits, bias, {}});
+    EXPECT_EQ(normal.ids, ids);
+    expect_weights(normal, {.35952305, .29866441, .34181255}, "biased logits, sum");
+}
+
 TEST(Route, SparsemixerOfNearLogits) {
     const Routed routed =
         route({"", sparsemixer(8), {.5f, -1, 2, 1.99f, -.25f, 1.98f, 0, .75f}, {}, {}});
@@ -287,6 +301,20 @@ TEST(Route, GroupsWithNegativeKeys) {
     const std::vector<float> lost(8, -infinity);
     EXPECT_EQ(route({"", routing, std::vector<float>(8, 0.0f), lost, {}}).ids,
               (std::vector<int32_t>{0, 1, 2, 3}));
+}
+
+// A.X-K2: a key of zero outside the kept groups is above the negative ones inside.
+TEST(Route, GroupsMaskedByZero) {
+    const Routing infinite =
+        with_groups(with_sum(routing_of(8, 3, MOE_SCORE_SIGMOID), 1e-20f, 2.5f), 4, 2,
+                    MOE_GROUP_SCORE_TOP2_SUM);
+    const std::vector<float> bias{-1.5f, -1.4f, -1, -1.2f, -0.3f, -1.9f, 0.2f, -0.9f};
+    const Routed routed = route({"", with_zero_mask(infinite), golden_logits, bias, {}});
+    EXPECT_EQ(routed.ids, (std::vector<int32_t>{6, 0, 1}));
+    expect_weights(routed, {.89837525, 1.11840412, .48322063}, "zero");
+    const Routed other = route({"", infinite, golden_logits, bias, {}});
+    EXPECT_EQ(other.ids, (std::vector<int32_t>{6, 2, 7}));
+    expect_weights(other, {.60680325, 1.06894106, .82425569}, "infinity");
 }
 
 // More experts than the kept groups hold (no layer passes this): the others follow, lowest index

@@ -28,6 +28,9 @@ namespace Moe
         /// <summary>[T] int or long.</summary>
         public Values TokenIds { get; set; }
 
+        /// <summary>[T] sbyte: which tokens the second selection bias chooses for.</summary>
+        public Values UsesSecondBias { get; set; }
+
         /// <summary>[experts] int.</summary>
         public Values ExpertMap { get; set; }
 
@@ -73,6 +76,7 @@ namespace Moe
                 ElementType.BF16, ElementType.F16);
             args.weights_type = Weights?.Type ?? ElementType.None;
             args.token_ids = a.DenseIds("TokenIds", TokenIds, n, out args.token_ids_type);
+            args.uses_second_bias = a.Dense("UsesSecondBias", UsesSecondBias, n, ElementType.I8);
             args.expert_map = a.ExpertMap(ExpertMap, out args.n_expert_map);
             args.n_tokens_device = a.TrueTokens(NTokensDevice);
             args.accumulate = Accumulate ? 1 : 0;

@@ -10,6 +10,9 @@ namespace Moe
         public Values Logits { get; set; }
         public Values Ids { get; set; }
         public Values TokenIds { get; set; }
+
+        /// <summary>[T] sbyte: which tokens the second selection bias chooses for.</summary>
+        public Values UsesSecondBias { get; set; }
         public Values NTokensDevice { get; set; }
 
         /// <summary>[T, top_k] int.</summary>
@@ -43,6 +46,7 @@ namespace Moe
             args.logits = a.Rows("Logits", Logits, n, shape.NAllExperts, out args.logits_row_stride, ElementType.F32);
             args.ids = a.Ids("Ids", Ids, n, out args.ids_row_stride, out args.ids_type);
             args.token_ids = a.DenseIds("TokenIds", TokenIds, n, out args.token_ids_type);
+            args.uses_second_bias = a.Dense("UsesSecondBias", UsesSecondBias, n, ElementType.I8);
             args.n_tokens_device = a.TrueTokens(NTokensDevice);
             args.out_ids = a.Output("OutIds", OutIds, n, shape.TopK, out args.out_ids_row_stride, ElementType.I32);
             args.out_weights = a.Output("OutWeights", OutWeights, n, shape.TopK, out args.out_weights_row_stride,

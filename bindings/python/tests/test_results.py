@@ -140,6 +140,27 @@ def small(case):
     return plan, tensors, x, wanted
 
 
+def test_a_second_selection_bias_chooses_for_some_tokens():
+    """A layer whose router is zero: the biases alone choose, the flags say which."""
+    layer = moe.LayerDesc(hidden=32, intermediate=16, n_experts=4, top_k=1, has_router=1, score="sigmoid",
+                          has_selection_bias=1, has_second_selection_bias=1, activation="silu", is_gated=1)
+    plan = moe.Plan(layer, dict.fromkeys(("router", "gate", "up", "down"), "f32"), x_type="f32", max_tokens=3, device="cpu")
+    zeros = lambda *shape: numpy.zeros(shape, numpy.float32)
+    first, second = zeros(1, 4), zeros(1, 4)
+    first[0, 2] = second[0, 1] = 1
+    tensors = [moe.Tensor("router", zeros(4, 32)), moe.Tensor("selection_bias", first),
+               moe.Tensor("second_selection_bias", second), moe.Tensor("gate", zeros(4, 16, 32)),
+               moe.Tensor("up", zeros(4, 16, 32)), moe.Tensor("down", zeros(4, 32, 16))]
+    weights, workspace = moe.Weights.load(plan, tensors), moe.Workspace(plan)
+    x, flags, ids = zeros(3, 32), numpy.array([0, 1, -1], numpy.int8), numpy.zeros((3, 1), numpy.int32)
+    moe.forward(plan, weights, workspace, x, uses_second_bias=flags, out_ids=ids)
+    assert ids.tolist() == [[2], [1], [1]]
+    assert moe.route(plan, weights, workspace, x, uses_second_bias=flags).ids.tolist() == [[2], [1], [1]]
+    assert moe.route(plan, weights, workspace, x).ids.tolist() == [[2], [2], [2]]
+    with pytest.raises((TypeError, ValueError), match="uses_second_bias"):
+        moe.route(plan, weights, workspace, x, uses_second_bias=flags[:2])
+
+
 @pytest.mark.case("FWD-04")
 @pytest.mark.parametrize("ownership", ["copy", "borrow", "caller"])
 def test_tensors_by_hand(small, case, ownership):

@@ -70,7 +70,7 @@ float group_score(moe_group_score rule, const float* keys, int32_t n) {
     return first.key + next_in_order(keys, n, first).key;
 }
 
-// Keys of the experts outside the best topk_group groups become -inf.
+// Keys of the experts outside the best topk_group groups become the layer's mask.
 void limit_groups(const Routing& routing, float* keys, float* group_scores) {
     const int32_t size = routing.n_experts_all / routing.n_group;
     for (int32_t g = 0; g < routing.n_group; g++) {
@@ -80,10 +80,9 @@ void limit_groups(const Routing& routing, float* keys, float* group_scores) {
     for (int32_t i = 0; i < routing.topk_group; i++) {
         last = next_in_order(group_scores, routing.n_group, last);
     }
+    const float mask = routing.group_mask == MOE_GROUP_MASK_ZERO ? 0.0f : -infinity;
     for (int32_t g = 0; g < routing.n_group; g++) {
-        if (comes_after(group_scores[g], g, last)) {
-            std::fill_n(keys + g * size, size, -infinity);
-        }
+        if (comes_after(group_scores[g], g, last)) std::fill_n(keys + g * size, size, mask);
     }
 }
 

@@ -10,7 +10,7 @@
 namespace moe {
 
 struct RouteVectors {
-    const float* selection_bias = nullptr;  // [E_all], or null
+    const float* selection_bias = nullptr;  // [E_all] of the token, or null
     const float* expert_scale = nullptr;    // [n_experts], or null
     int32_t n_experts = 0;                  // ids from here on are identity experts, of scale one
 };

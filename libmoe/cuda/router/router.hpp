@@ -68,9 +68,11 @@ LogitParts run_logits(const DeviceFacts& device, const LogitsInput& input, const
 // same logits: it uses the same functions (layer/routing_math.hpp) and the same order of sums.
 struct SelectInput {
     Routing routing;
-    int32_t n_experts;            // ids from here on are identity experts
-    const float* selection_bias;  // [E_all] or null
-    const float* expert_scale;    // [n_experts] or null
+    int32_t n_experts;                   // ids from here on are identity experts
+    const float* selection_bias;         // [E_all] or null
+    const float* second_selection_bias;  // [E_all] or null
+    const int8_t* uses_second_bias;      // [T], or null: no token uses it
+    const float* expert_scale;           // [n_experts] or null
     LogitParts logits;
     const void* given_ids;  // [T, k] or null; hash selection fills ids from its table instead
     moe_type given_ids_type;

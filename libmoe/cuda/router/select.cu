@@ -130,8 +130,9 @@ __device__ void apply_scores(moe_score score, int32_t n, float* scores) {
 
 // ---- selection
 
-__device__ void make_keys(const SelectInput& input, const WarpMemory& memory) {
-    const float* bias = input.selection_bias;
+__device__ void make_keys(const SelectInput& input, int32_t t, const WarpMemory& memory) {
+    const float* bias =
+        uses_second_bias(input, t) ? input.second_selection_bias : input.selection_bias;
     for (int32_t i = lane_index(); i < input.routing.n_experts_all; i += 32) {
         const float score = memory.scores[i];
         memory.keys[i] = finite_logit(bias ? add(score, bias[i]) : score);
@@ -177,17 +178,17 @@ __device__ int32_t groups_before(const Routing& r, const float* scores, int32_t 
     return before;
 }
 
-// Sets the keys of the experts outside the best topk_group groups to -inf; those groups have their
-// scores.
+// Masks the keys of the experts outside the best topk_group groups; those groups have their scores.
 __device__ void limit_groups(const Routing& r, const WarpMemory& memory) {
     const int32_t size = r.n_experts_all / r.n_group;
+    const float mask = masked_key(r);
     for (int32_t base = 0; base < r.n_group; base += 32) {
         const int32_t g = base + lane_index();
         const bool leaves =
             g < r.n_group && groups_before(r, memory.group_scores, g) >= r.topk_group;
         for (uint32_t left = __ballot_sync(every_lane, leaves); left != 0; left &= left - 1) {
             float* keys = memory.keys + (base + __ffs(static_cast<int32_t>(left)) - 1) * size;
-            for (int32_t i = lane_index(); i < size; i += 32) keys[i] = -infinity;
+            for (int32_t i = lane_index(); i < size; i += 32) keys[i] = mask;
         }
     }
     __syncwarp();
@@ -221,10 +222,10 @@ __device__ Slots<int32_t> first_k(const float* keys, int32_t n_keys, int32_t k,
 }
 
 template <int n>
-__device__ Slots<int32_t> select_top_k(const SelectInput& input, const WarpMemory& memory,
-                                       Candidate* candidates) {
+__device__ Slots<int32_t> select_top_k(const SelectInput& input, int32_t t,
+                                       const WarpMemory& memory, Candidate* candidates) {
     const Routing& r = input.routing;
-    if (memory.keys != memory.scores) make_keys(input, memory);
+    if (memory.keys != memory.scores) make_keys(input, t, memory);
     if (r.n_group > 1) {
         score_groups(r, memory);
         __syncwarp();
@@ -275,8 +276,13 @@ __host__ __device__ int32_t warp_bytes(const SelectInput& input) {
     return (bytes + 15) / 16 * 16;
 }
 
+// Blocks of a multiprocessor: they leave a thread 48 registers, and 40 where the keys lie in shared
+// memory.
 template <int n>
-__global__ void __launch_bounds__(max_warps * 32)
+constexpr int least_blocks = n == 0 ? 6 : 5;
+
+template <int n>
+__global__ void __launch_bounds__(max_warps * 32, least_blocks<n>)
     select_in_warps(const __grid_constant__ SelectInput input, TokenCount tokens,
                     const __grid_constant__ SelectOutput output, FaultWords* faults) {
     extern __shared__ __align__(16) std::byte shared[];
@@ -299,7 +305,7 @@ __global__ void __launch_bounds__(max_warps * 32)
     else if (on_logits)
         ids = first_k<n>(memory.scores, r.n_experts_all, r.top_k, candidates);
     else
-        ids = select_top_k<n>(input, memory, candidates);
+        ids = select_top_k<n>(input, t, memory, candidates);
 
     const Slots<float> weights = on_logits ? sparsemixer_weights(r, memory.scores, ids)
                                            : score_weights(r, ids, scores_of(memory.scores, ids));

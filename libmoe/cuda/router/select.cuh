@@ -32,6 +32,17 @@ __host__ __device__ inline bool has_own_keys(const SelectInput& input) {
     return input.selection_bias || input.routing.n_group > 1;
 }
 
+// Tells whether the second selection bias replaces the first one for token t. The preceding kernel
+// in the stream may write what this reads.
+__device__ __forceinline__ bool uses_second_bias(const SelectInput& input, int32_t t) {
+    return input.uses_second_bias && input.uses_second_bias[t] != 0;
+}
+
+// The key of an expert outside the best groups.
+__device__ __forceinline__ float masked_key(const Routing& r) {
+    return r.group_mask == MOE_GROUP_MASK_ZERO ? 0.0f : -infinity;
+}
+
 // ---- logits
 
 // Not inlined: the code is long, its use is rare, and a lane has several logits.

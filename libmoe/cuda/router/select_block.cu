@@ -14,7 +14,7 @@
 //   3. scores; for a softmax the largest logit of the block, then the sum, which every warp
 //      computes in the one order
 //   4. keys as ranks (warp.cuh); with groups, a warp finds the two largest keys of a group, a
-//      thread the position of its group, and ranks outside the best groups become that of -inf
+//      thread the position of its group, and ranks outside the best groups become that of the mask
 //   5. each warp lists those of its keys that can be among the first k; the first warp sorts them,
 //      or walks all ranks where there are too many; given ids are checked instead
 //   6. the first warp computes the weights and stores the outputs
@@ -69,6 +69,12 @@ struct OwnExpert {
         const bool is_biased = input.selection_bias && !has_ids(input);
         bias = logits.bias ? load_global(logits.bias + index) : 0.0f;
         selection_bias = is_biased ? load_global(input.selection_bias + index) : 0.0f;
+    }
+    // After the wait, because the caller's flags may come from the preceding kernel. Tokens of the
+    // first bias load nothing more.
+    __device__ __forceinline__ void take_second_bias(const SelectInput& input, int32_t t) {
+        if (uses_second_bias(input, t) && !has_ids(input))
+            selection_bias = load_global(input.second_selection_bias + index);
     }
     // Issues the loads of the first parts before any other load.
     __device__ __forceinline__ void issue_loads(float (&part)[at_once]) const {
@@ -159,7 +165,7 @@ __device__ __forceinline__ bool is_in_best_group(const Routing& r, int32_t group
     return before < r.topk_group;
 }
 
-// Returns the rank of this thread's key, which is that of -inf outside the best groups.
+// Returns the rank of this thread's key, which is that of the mask outside the best groups.
 __device__ __forceinline__ uint32_t limit_to_groups(const Routing& r, const OwnExpert& own,
                                                     uint32_t rank, BlockMemory& memory) {
     const int32_t size = r.n_experts_all / r.n_group;
@@ -171,7 +177,7 @@ __device__ __forceinline__ uint32_t limit_to_groups(const Routing& r, const OwnE
         if (lane_index() == 0) memory.ranks_of_groups[g] = of_group;
     }
     __syncthreads();
-    return is_in_best_group(r, own.group, memory.ranks_of_groups) ? rank : rank_of(-infinity);
+    return is_in_best_group(r, own.group, memory.ranks_of_groups) ? rank : rank_of(masked_key(r));
 }
 
 __device__ __forceinline__ uint32_t rank_of_key(const SelectInput& input, const OwnExpert& own,
@@ -242,13 +248,14 @@ __global__ void __launch_bounds__(32 * n)
     const auto t = static_cast<int32_t>(blockIdx.x);
     fetch_parameter(input);
     fetch_parameter(output);
-    const OwnExpert own(input, t);
+    OwnExpert own(input, t);
     if (threadIdx.x == 0) memory.n_candidates = 0;
     if (threadIdx.x < 4) memory.ranks_of_groups[max(r.n_group, 0) + threadIdx.x] = 0;
     begin_after_previous_kernel();
     float parts[OwnExpert::at_once];
     own.issue_loads(parts);
     if (t >= true_tokens(tokens)) return;
+    own.take_second_bias(input, t);
 
     const bool is_first_warp = threadIdx.x < 32;
     PrefetchedIds prefetched{};

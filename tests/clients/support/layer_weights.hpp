@@ -56,6 +56,8 @@ inline RoleShape shape_of(const moe_layer_desc& d, int role) {
             return when(d.has_router_bias, {1, 1, all});
         case MOE_ROLE_SELECTION_BIAS:
             return when(d.has_selection_bias, {1, 1, all});
+        case MOE_ROLE_SECOND_SELECTION_BIAS:
+            return when(d.has_second_selection_bias, {1, 1, all});
         case MOE_ROLE_ROUTER_NORM:
             return when(d.has_router_norm_weight, {1, 1, H});
         case MOE_ROLE_EXPERT_SCALE:
@@ -95,6 +97,7 @@ inline bool is_vector(int role) {
     switch (role) {
         case MOE_ROLE_ROUTER_BIAS:
         case MOE_ROLE_SELECTION_BIAS:
+        case MOE_ROLE_SECOND_SELECTION_BIAS:
         case MOE_ROLE_ROUTER_NORM:
         case MOE_ROLE_EXPERT_SCALE:
         case MOE_ROLE_GATE_BIAS:

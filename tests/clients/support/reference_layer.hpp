@@ -99,8 +99,9 @@ inline void limit_groups(const moe_layer_desc& d, Doubles& q) {
         group_scores.push_back(keys[0] + (two ? keys[1] : 0.0));
     }
     const std::vector<int32_t> kept = largest(group_scores, d.topk_group);
+    const double mask = d.group_mask == MOE_GROUP_MASK_ZERO ? 0.0 : -HUGE_VAL;
     for (size_t e = 0; e < q.size(); ++e)
-        if (std::find(kept.begin(), kept.end(), int32_t(e / width)) == kept.end()) q[e] = -HUGE_VAL;
+        if (std::find(kept.begin(), kept.end(), int32_t(e / width)) == kept.end()) q[e] = mask;
 }
 
 inline void finish_weights(const LayerWeights& layer, const int32_t* ids, Doubles& w) {
@@ -119,15 +120,15 @@ inline void finish_weights(const LayerWeights& layer, const int32_t* ids, Double
     }
 }
 
-// Of one token: logits to ids and weights.
-inline RoutingResult route_logits(const LayerWeights& layer, const Doubles& z) {
+// Of one token: logits to ids and weights, by the first selection bias or the second.
+inline RoutingResult route_logits(const LayerWeights& layer, const Doubles& z, bool second) {
     const moe_layer_desc& d = layer.desc;
     CHECK(d.selection == MOE_SELECT_TOP_K, "the clients' reference has no selection %d",
           d.selection);
     const Doubles s = score(d.score, z);
     Doubles q = s;
     for (size_t e = 0; e < q.size() && d.has_selection_bias; ++e)
-        q[e] += layer.values[MOE_ROLE_SELECTION_BIAS][e];
+        q[e] += layer.values[second ? MOE_ROLE_SECOND_SELECTION_BIAS : MOE_ROLE_SELECTION_BIAS][e];
     limit_groups(d, q);
     RoutingResult result;
     result.ids = largest(q, d.top_k);
@@ -136,12 +137,15 @@ inline RoutingResult route_logits(const LayerWeights& layer, const Doubles& z) {
     return result;
 }
 
+// uses_second_bias: a flag for each token, or none at all.
 inline RoutingResult reference_route(const LayerWeights& layer, const std::vector<float>& x,
-                                     int64_t n_tokens) {
+                                     int64_t n_tokens,
+                                     const std::vector<int8_t>& uses_second_bias = {}) {
     RoutingResult all;
     for (int64_t t = 0; t < n_tokens; ++t) {
+        const bool second = !uses_second_bias.empty() && uses_second_bias[size_t(t)] != 0;
         const RoutingResult one =
-            route_logits(layer, reference_logits(layer, x.data() + t * layer.desc.hidden));
+            route_logits(layer, reference_logits(layer, x.data() + t * layer.desc.hidden), second);
         all.ids.insert(all.ids.end(), one.ids.begin(), one.ids.end());
         all.weights.insert(all.weights.end(), one.weights.begin(), one.weights.end());
     }

@@ -106,6 +106,11 @@ namespace Moe
         public float SharedSituBeta { get; set; }
         public float SharedSituBetaUp { get; set; }
         public CombineRule Combine { get; set; }
+        /// <summary>of routing: keys outside the best groups. ZERO needs groups</summary>
+        public GroupMask GroupMask { get; set; }
+        /// <summary>of routing: SECOND_SELECTION_BIAS, for the tokens of moe_forward_args.uses_second_bias; needs
+        /// has_selection_bias</summary>
+        public bool HasSecondSelectionBias { get; set; }
 
         internal moe_layer_desc ToNative()
         {
@@ -179,6 +184,8 @@ namespace Moe
             made.shared_situ_beta = SharedSituBeta;
             made.shared_situ_beta_up = SharedSituBetaUp;
             made.combine = Combine;
+            made.group_mask = GroupMask;
+            made.has_second_selection_bias = HasSecondSelectionBias ? 1 : 0;
             return made;
         }
 
@@ -253,6 +260,8 @@ namespace Moe
             made.SharedSituBeta = from.shared_situ_beta;
             made.SharedSituBetaUp = from.shared_situ_beta_up;
             made.Combine = from.combine;
+            made.GroupMask = from.group_mask;
+            made.HasSecondSelectionBias = from.has_second_selection_bias != 0;
             return made;
         }
     }

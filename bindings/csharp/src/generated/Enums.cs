@@ -123,12 +123,14 @@ namespace Moe
         LatentOut = 21,
         /// <summary>[1, L], RMS norm of the routed sum before LATENT_OUT</summary>
         LatentNorm = 22,
+        /// <summary>[1, E_all] float32, instead of SELECTION_BIAS for the tokens that the call names</summary>
+        SecondSelectionBias = 23,
     }
 
     /// <summary>Function of all logits of a token, before selection.</summary>
     public enum Score
     {
-        /// <summary>s = z</summary>
+        /// <summary>s = z; Kolibri-1: the top k of z + selection bias, weighted by post_score SIGMOID of z</summary>
         None = 0,
         /// <summary>over all E_all</summary>
         Softmax = 1,
@@ -156,6 +158,15 @@ namespace Moe
         Max = 1,
         /// <summary>the sum of its two largest keys (DeepSeek-V3)</summary>
         Top2Sum = 2,
+    }
+
+    /// <summary>What becomes of the keys outside the best groups in group-limited selection.</summary>
+    public enum GroupMask
+    {
+        /// <summary>-inf: such an expert is never chosen</summary>
+        Infinity = 0,
+        /// <summary>0: such an expert comes before one of a negative key (A.X-K2 in transformers)</summary>
+        Zero = 1,
     }
 
     /// <summary>Division of the k selected weights by their sum S.</summary>

@@ -9,7 +9,7 @@ namespace Moe
     {
         public const uint AbiVersion = 1;
         public const uint VersionNumber = 1000;
-        public const int RoleCount = 23;
+        public const int RoleCount = 24;
         public const int AllExperts = -1;
     }
 
@@ -125,6 +125,8 @@ namespace Moe
         public float shared_situ_beta;
         public float shared_situ_beta_up;
         public CombineRule combine;
+        public GroupMask group_mask;
+        public int has_second_selection_bias;
     }
 
     [StructLayout(LayoutKind.Sequential)]
@@ -365,6 +367,7 @@ namespace Moe
         public IntPtr stream;
         public int n_threads;
         public uint reserved;
+        public IntPtr uses_second_bias;
     }
 
     [StructLayout(LayoutKind.Sequential)]
@@ -394,6 +397,7 @@ namespace Moe
         public IntPtr stream;
         public int n_threads;
         public uint reserved;
+        public IntPtr uses_second_bias;
     }
 
     [StructLayout(LayoutKind.Sequential)]

@@ -9,7 +9,7 @@ import re
 from typing import Annotated, Any, ClassVar, Dict, Optional, Type, TypeVar
 
 ABI_VERSION = 1
-ROLE_COUNT = 23
+ROLE_COUNT = 24
 ALL_EXPERTS = -1
 
 I32, U32, I64, U64, PTR, TEXT = c.c_int32, c.c_uint32, c.c_int64, c.c_uint64, c.c_void_p, c.c_char_p
@@ -207,6 +207,8 @@ class LayerDesc(Struct):
     shared_situ_beta: f32
     shared_situ_beta_up: f32
     combine: i32
+    group_mask: i32
+    has_second_selection_bias: i32
 
 
 @sized
@@ -423,6 +425,7 @@ class ForwardArgs(Struct):
     stream: ptr
     n_threads: i32
     reserved: u32
+    uses_second_bias: ptr
 
 
 @sized
@@ -450,6 +453,7 @@ class RouteArgs(Struct):
     stream: ptr
     n_threads: i32
     reserved: u32
+    uses_second_bias: ptr
 
 
 @sized

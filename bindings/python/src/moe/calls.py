@@ -157,6 +157,7 @@ def _forward_call(
     ids: Array | None,
     expert_weights: Array | None,
     token_ids: Array | None,
+    uses_second_bias: Array | None,
     expert_map: Array | None,
     n_tokens_device: Array | None,
     per_slot: bool,
@@ -175,6 +176,7 @@ def _forward_call(
     given = call.rows("weights", expert_weights, (n_tokens, shape.top_k), FLOATS)
     args.weights_type = given.type if given is not None else Type.NONE
     call.token_ids(token_ids, n_tokens)
+    call.dense("uses_second_bias", uses_second_bias, (n_tokens,), [Type.I8])
     call.expert_map(expert_map)
     call.dense("n_tokens_device", n_tokens_device, (1,), [Type.I32])
     if accumulate and out is None:
@@ -201,6 +203,7 @@ def forward(
     ids: Array | None = None,
     expert_weights: Array | None = None,
     token_ids: Array | None = None,
+    uses_second_bias: Array | None = None,
     expert_map: Array | None = None,
     n_tokens_device: Array | None = None,
     per_slot: bool = False,
@@ -215,13 +218,14 @@ def forward(
 ) -> Array:
     """x [T, hidden] -> out [T, hidden], or [T, top_k, latent] with per_slot.
 
-    Routing is computed, or comes from logits, ids, or ids and expert_weights. out_logits, out_ids, out_weights and
+    Routing is computed, or comes from logits, ids, or ids and expert_weights. uses_second_bias is int8 by token, for a
+    layer that has a second selection bias. out_logits, out_ids, out_weights and
     out_expert_counts are arrays to be written. spmd = (thread_index, n_threads): moe_forward_spmd, entered by
     n_threads threads with equal arguments (out given). n_threads, here and in the stages, is how many CPU threads the
     call may use; 0: the runtime's.
     """
     outputs = {"logits": out_logits, "ids": out_ids, "weights": out_weights, "counts": out_expert_counts}
-    routing = (router_input, logits, ids, expert_weights, token_ids, expert_map, n_tokens_device)
+    routing = (router_input, logits, ids, expert_weights, token_ids, uses_second_bias, expert_map, n_tokens_device)
     call, out = _forward_call(plan, x, out, *routing, per_slot, accumulate, outputs, stream)
     call.args.n_threads = n_threads
     handles = (plan, weights, workspace)
@@ -242,6 +246,7 @@ def route(
     logits: Array | None = None,
     ids: Array | None = None,
     token_ids: Array | None = None,
+    uses_second_bias: Array | None = None,
     n_tokens_device: Array | None = None,
     out_ids: Array | None = None,
     out_weights: Array | None = None,
@@ -261,6 +266,7 @@ def route(
     call.rows("logits", logits, (n_tokens, shape.n_all_experts), [Type.F32])
     call.ids(ids, n_tokens)
     call.token_ids(token_ids, n_tokens)
+    call.dense("uses_second_bias", uses_second_bias, (n_tokens,), [Type.I8])
     call.dense("n_tokens_device", n_tokens_device, (1,), [Type.I32])
     slots = (n_tokens, shape.top_k)
     if ids is None or out_ids is not None:

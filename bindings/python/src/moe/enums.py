@@ -18,6 +18,7 @@ __all__ = [
     "Finish",
     "GateUpOrder",
     "GlobalScale",
+    "GroupMask",
     "GroupScore",
     "InLayout",
     "Io",
@@ -140,6 +141,7 @@ class Role(OpenEnum, prefix="MOE_ROLE_"):
     LATENT_IN = 20
     LATENT_OUT = 21
     LATENT_NORM = 22
+    SECOND_SELECTION_BIAS = 23
 
 
 class Score(OpenEnum, prefix="MOE_SCORE_"):
@@ -159,6 +161,11 @@ class GroupScore(OpenEnum, prefix="MOE_GROUP_SCORE_"):
     NONE = 0
     MAX = 1
     TOP2_SUM = 2
+
+
+class GroupMask(OpenEnum, prefix="MOE_GROUP_MASK_"):
+    INFINITY = 0
+    ZERO = 1
 
 
 class Renormalize(OpenEnum, prefix="MOE_RENORMALIZE_"):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import abi
-from .enums import OpenEnum, Activation, CombineRule, GroupScore, Renormalize, Score, Selection, WeightOn
+from .enums import OpenEnum, Activation, CombineRule, GroupMask, GroupScore, Renormalize, Score, Selection, WeightOn
 from .loading import library
 
 ENUMS: dict[str, type[OpenEnum]] = {
@@ -14,6 +14,7 @@ ENUMS: dict[str, type[OpenEnum]] = {
     "post_score": Score,
     "selection": Selection,
     "group_score": GroupScore,
+    "group_mask": GroupMask,
     "renormalize": Renormalize,
     "weight_on": WeightOn,
     "activation": Activation,

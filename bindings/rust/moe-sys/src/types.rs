@@ -5,8 +5,9 @@ pub const MOE_VERSION_MINOR: u32 = 1;
 pub const MOE_VERSION_PATCH: u32 = 0;
 pub const MOE_VERSION_NUMBER: u32 = 1000;
 pub const MOE_ABI_VERSION: u32 = 1;
-pub const MOE_ROLE_COUNT: u32 = 23;
+pub const MOE_ROLE_COUNT: u32 = 24;
 pub const MOE_ALL_EXPERTS: i32 = -1;
+pub type __int8_t = ::std::os::raw::c_schar;
 pub type __int32_t = ::std::os::raw::c_int;
 pub type __uint32_t = ::std::os::raw::c_uint;
 pub type __int64_t = ::std::os::raw::c_long;
@@ -158,6 +159,9 @@ impl moe_role {
     pub const MOE_ROLE_LATENT_NORM: moe_role = moe_role(22);
 }
 impl moe_role {
+    pub const MOE_ROLE_SECOND_SELECTION_BIAS: moe_role = moe_role(23);
+}
+impl moe_role {
     pub const MOE_ROLE_FORCE_INT32: moe_role = moe_role(2147483647);
 }
 #[repr(transparent)]
@@ -211,6 +215,18 @@ impl moe_group_score {
 #[repr(transparent)]
 #[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
 pub struct moe_group_score(pub ::std::os::raw::c_uint);
+impl moe_group_mask {
+    pub const MOE_GROUP_MASK_INFINITY: moe_group_mask = moe_group_mask(0);
+}
+impl moe_group_mask {
+    pub const MOE_GROUP_MASK_ZERO: moe_group_mask = moe_group_mask(1);
+}
+impl moe_group_mask {
+    pub const MOE_GROUP_MASK_FORCE_INT32: moe_group_mask = moe_group_mask(2147483647);
+}
+#[repr(transparent)]
+#[derive(Debug, Copy, Clone, Hash, PartialEq, Eq)]
+pub struct moe_group_mask(pub ::std::os::raw::c_uint);
 impl moe_renormalize {
     pub const MOE_RENORMALIZE_NONE: moe_renormalize = moe_renormalize(0);
 }
@@ -500,6 +516,8 @@ pub struct moe_layer_desc {
     pub shared_situ_beta: f32,
     pub shared_situ_beta_up: f32,
     pub combine: moe_combine_rule,
+    pub group_mask: moe_group_mask,
+    pub has_second_selection_bias: i32,
 }
 impl moe_packing {
     pub const MOE_PACKING_DENSE: moe_packing = moe_packing(0);
@@ -970,6 +988,7 @@ pub struct moe_forward_args {
     pub stream: *mut ::std::os::raw::c_void,
     pub n_threads: i32,
     pub reserved: u32,
+    pub uses_second_bias: *const i8,
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -998,6 +1017,7 @@ pub struct moe_route_args {
     pub stream: *mut ::std::os::raw::c_void,
     pub n_threads: i32,
     pub reserved: u32,
+    pub uses_second_bias: *const i8,
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

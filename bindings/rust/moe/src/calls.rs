@@ -13,6 +13,7 @@ use crate::weights::Weights;
 use crate::workspace::Workspace;
 
 pub(crate) const IDS: [Type; 2] = [Type::I32, Type::I64];
+const I8: [Type; 1] = [Type::I8];
 const I32: [Type; 1] = [Type::I32];
 const I64: [Type; 1] = [Type::I64];
 const F32: [Type; 1] = [Type::F32];
@@ -62,6 +63,10 @@ impl<'p> Frame<'p> {
         types: &[Type],
     ) -> Result<*mut c_void> {
         view.map_or(Ok(null_mut()), |view| view.dense(name, len, types, self.device))
+    }
+
+    pub(crate) fn i8s(&self, name: &'static str, view: Option<View>, len: usize) -> Result<*mut i8> {
+        self.dense(name, view, len, &I8).map(|found| found as *mut i8)
     }
 
     pub(crate) fn i32s(&self, name: &'static str, view: Option<View>, len: usize) -> Result<*mut i32> {
@@ -190,6 +195,8 @@ arguments! {
         in /// Needs ids.
         weights,
         in token_ids,
+        in /// i8 by token, for layers with a second selection bias: which tokens it chooses for.
+        uses_second_bias,
         in /// Global id -> local expert or -1, for this call.
         expert_map,
         in /// One i32: the true number of tokens.
@@ -269,6 +276,7 @@ impl Forward<'_> {
         args.weights_type = type_of(input(&self.weights));
         args.token_ids = frame.token_ids(input(&self.token_ids), t)?;
         args.token_ids_type = type_of(input(&self.token_ids));
+        args.uses_second_bias = frame.i8s("uses_second_bias", input(&self.uses_second_bias), t)?;
         let (map, n_map) = frame.expert_map(input(&self.expert_map))?;
         (args.expert_map, args.n_expert_map) = (map, n_map);
         self.set_outputs(&frame, &mut args)?;

@@ -123,6 +123,7 @@ header_enum! {
         LATENT_IN = MOE_ROLE_LATENT_IN,
         LATENT_OUT = MOE_ROLE_LATENT_OUT,
         LATENT_NORM = MOE_ROLE_LATENT_NORM,
+        SECOND_SELECTION_BIAS = MOE_ROLE_SECOND_SELECTION_BIAS,
     }
 }
 
@@ -151,6 +152,14 @@ header_enum! {
         NONE = MOE_GROUP_SCORE_NONE,
         MAX = MOE_GROUP_SCORE_MAX,
         TOP2_SUM = MOE_GROUP_SCORE_TOP2_SUM,
+    }
+}
+
+header_enum! {
+    /// `moe_group_mask` of the header.
+    GroupMask of moe_group_mask {
+        INFINITY = MOE_GROUP_MASK_INFINITY,
+        ZERO = MOE_GROUP_MASK_ZERO,
     }
 }
 

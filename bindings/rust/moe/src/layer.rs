@@ -47,8 +47,8 @@ macro_rules! enums {
     )*};
 }
 enums!(
-    Score: moe_score, Selection: moe_selection, GroupScore: moe_group_score, Renormalize: moe_renormalize,
-    WeightOn: moe_weight_on, Activation: moe_activation, CombineRule: moe_combine_rule, Type: moe_type,
+    Score: moe_score, Selection: moe_selection, GroupScore: moe_group_score, GroupMask: moe_group_mask,
+    Renormalize: moe_renormalize, WeightOn: moe_weight_on, Activation: moe_activation, CombineRule: moe_combine_rule, Type: moe_type,
     GlobalScale: moe_global_scale, ZeroPoint: moe_zero_point, Packing: moe_packing, Codebook: moe_codebook
 );
 
@@ -151,6 +151,8 @@ mirror! {
         shared_situ_beta: f32 = shared_situ_beta,
         shared_situ_beta_up: f32 = shared_situ_beta_up,
         combine: CombineRule = combine,
+        group_mask: GroupMask = group_mask,
+        has_second_selection_bias: bool = has_second_selection_bias,
     }
 }
 

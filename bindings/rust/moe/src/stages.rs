@@ -16,6 +16,8 @@ arguments! {
         in logits,
         in ids,
         in token_ids,
+        in /// i8 by token, as in [`crate::Forward`].
+        uses_second_bias,
         in n_tokens_device,
         out out_ids,
         out out_weights,
@@ -45,6 +47,7 @@ impl Route<'_> {
         (args.ids, args.ids_row_stride, args.ids_type) = (ids.0, ids.1, ids_type);
         args.token_ids = frame.token_ids(input(&self.token_ids), t)?;
         args.token_ids_type = type_of(input(&self.token_ids));
+        args.uses_second_bias = frame.i8s("uses_second_bias", input(&self.uses_second_bias), t)?;
         let ids = frame.ints("out_ids", output(&self.out_ids), slots)?;
         (args.out_ids, args.out_ids_row_stride) = (ids.0 as *mut i32, ids.1);
         let made = frame.floats("out_weights", output(&self.out_weights), slots)?;

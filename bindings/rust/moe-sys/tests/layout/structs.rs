@@ -101,7 +101,9 @@ layout! {
         shared_post_limit,
         shared_situ_beta,
         shared_situ_beta_up,
-        combine
+        combine,
+        group_mask,
+        has_second_selection_bias
     }
     moe_format {
         struct_size,
@@ -305,7 +307,8 @@ layout! {
         out_expert_counts,
         stream,
         n_threads,
-        reserved
+        reserved,
+        uses_second_bias
     }
     moe_route_args {
         struct_size,
@@ -331,7 +334,8 @@ layout! {
         out_logits_row_stride,
         stream,
         n_threads,
-        reserved
+        reserved,
+        uses_second_bias
     }
     moe_dispatch_args {
         struct_size,
