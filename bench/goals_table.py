@@ -19,8 +19,14 @@ PAGE, RESULTS = "bench/goals.md", "bench/results/h200.json"
 SKEW, PEERS, OUTSIDE = "bench/results/study-skew.json", "bench/results/peers.json", "bench/outside.json"
 MARKS = ("<!-- goals: written by bench/goals_table.py . --write -->\n", "<!-- end of goals -->\n")
 OTHER_CARD = "bench/results/h100.json"
-SAME_RUN = "bench/results/peers-ggml-h100.json"
 OTHER_MARKS = ("<!-- other card: written by bench/goals_table.py . --write -->\n", "<!-- end of other card -->\n")
+# A peer in one run with libmoe: its file, its name, what is compared.
+SAME_RUNS = (
+    ("bench/results/peers-ggml-h100.json", "ggml CUDA",
+     "Every format of GGUF that both have, qwen3-30b and mixtral, from ids.\nggml quantizes x to 8 bits. The goal is to be no slower."),
+    ("bench/results/peers-humming-h100.json", "Humming",
+     "Its two GEMMs of a layer alone, without activation, sum and align, beside\nlibmoe's whole call from ids. The goal is to be no slower."),
+)
 LAUNCHES = ("launches", "all", "from ids 2 at T <= 16, 5 at any T; a whole layer 2 more", "no result file that counts them")
 NOT_MEASURED = (
     ("T = 17 to 512", "bf16", "no slower than vLLM's Triton kernel with its align and router", "the peer's align and router were not timed"),
@@ -164,30 +170,30 @@ def list_tables(lists, card):
         yield from regimes_table(run, goals)
 
 
-def same_run_table(document):
-    """libmoe beside ggml in one run: formats and mixes of GGUF."""
+def same_run_table(document, path, peer, text):
+    """libmoe beside a peer in one run, by the number of tokens."""
     pairs = {}
     for r in document["results"]:
         pairs.setdefault((r["n_tokens"], f"{r['model']}/{r['format']}"), {})["ours" if r["peer"] == "libmoe" else "theirs"] = r["us"]
     yield ""
-    yield f"**Beside ggml CUDA, in one run.** {heading(document, SAME_RUN)}Every format of GGUF that both have, qwen3-30b and mixtral, from ids."
-    yield "ggml quantizes x to 8 bits. The goal is to be no slower."
+    yield f"**Beside {peer}, in one run.** {heading(document, path)}{text}"
     yield ""
-    yield "| T | cases | libmoe is no slower in | median of time / ggml's | worst case |"
+    yield f"| T | cases | libmoe is no slower in | median of time / {peer}'s | worst case |"
     yield "|--" * 5 + "|"
     for n_tokens in sorted({n for n, _ in pairs}):
-        ratios = {case: pair["ours"] / pair["theirs"] for (n, case), pair in pairs.items() if n == n_tokens}
+        ratios = {case: pair["ours"] / pair["theirs"] for (n, case), pair in pairs.items() if n == n_tokens and len(pair) == 2}
         worst = max(ratios, key=ratios.get)
         no_slower = sum(ratio <= 1 for ratio in ratios.values())
         yield f"| {n_tokens} | {len(ratios)} | {no_slower} | {statistics.median(ratios.values()):.2f} | `{worst}` {ratios[worst]:.2f} |"
 
 
-def other_card_block(document, lists=None, beside=None):
+def other_card_block(document, lists=None, beside=()):
     """A run on another card: its own floors and its own dense rate; peers where they ran beside it."""
     run, goals = Run(document, OTHER_CARD), all_goals()
     lines = [f"{heading(document, OTHER_CARD)}{summary(run, goals)}", dense_sentence(document, None), "", *regimes_table(run, goals)]
     lines += list_tables(lists or {}, "h100")
-    lines += same_run_table(beside) if beside else []
+    for one in beside:
+        lines += same_run_table(*one)
     return "\n".join(lines) + "\n"
 
 
@@ -223,7 +229,8 @@ def main():
     made = block(document, *(read_if_there(root / name) for name in (SKEW, PEERS, OUTSIDE)), read_lists(root, "h200"))
     marked_block.put(root / PAGE, MARKS, made, RESULTS, "--write" in sys.argv[2:])
     if other := read_if_there(root / OTHER_CARD):
-        made = other_card_block(other, read_lists(root, "h100"), read_if_there(root / SAME_RUN))
+        beside = [(document, *one) for one in SAME_RUNS if (document := read_if_there(root / one[0]))]
+        made = other_card_block(other, read_lists(root, "h100"), beside)
         marked_block.put(root / PAGE, OTHER_MARKS, made, OTHER_CARD, "--write" in sys.argv[2:])
 
 

@@ -155,6 +155,13 @@ class Tables(unittest.TestCase):
         self.assertTrue(made.endswith(GOALS[GOALS.index("| regime"):]), made)
         self.assertNotIn("| peer |", made)
 
+    def test_a_peer_of_the_same_run_is_compared_where_both_ran(self):
+        times = {("libmoe", "nvfp4"): 90.0, ("Humming", "nvfp4"): 100.0, ("libmoe", "awq"): 150.0, ("Humming", "awq"): 100.0,
+                 ("libmoe", "mxfp4"): 80.0}
+        results = [{"peer": peer, "model": "mixtral", "format": form, "n_tokens": 32, "us": us} for (peer, form), us in times.items()]
+        made = goals_table.other_card_block(DOCUMENT, None, [({**DOCUMENT, "results": results}, "a/b.json", "Humming", "What.")])
+        self.assertIn("| 32 | 2 | 1 | 1.20 | `mixtral/awq` 1.50 |\n", made)
+
     def test_what_has_no_result_says_so(self):
         uncounted = [{key: value for key, value in r.items() if key != "n_launches"} for r in RESULTS]
         made = goals_table.block({**DOCUMENT, "results": uncounted})
