@@ -14,6 +14,7 @@ import importlib.metadata
 import json
 import statistics
 import sys
+import time
 
 FORMATS = {
     "nvfp4": {"dtype": "float4e2m1", "scale_dtype": "float8e4m3", "group_size": 16, "scale_2_type": "tensor"},
@@ -119,6 +120,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("measured", help="JSON of moe-bench")
     parser.add_argument("--json", required=True)
+    parser.add_argument("--seconds", type=float, default=600, help="begin no new case after that long, and list the rest as failures")
     args = parser.parse_args()
     try:
         import torch
@@ -131,9 +133,13 @@ def main():
         run = json.load(file)
     results, failures = [], []
     made = {}
+    begin = time.monotonic()
     for one in run["results"]:
         form, shape = one["format"], tuple(one["shape"][key] for key in ("hidden", "intermediate", "n_experts", "top_k"))
         if form not in FORMATS or one["mode"] != "ids" or one["zipf"]:
+            continue
+        if time.monotonic() - begin > args.seconds:
+            failures.append(f"{one['case']}: no time was left")
             continue
         case = {"model": one["model"], "format": form, "n_tokens": one["n_tokens"], "floor_us": one["floor_us"]}
         results.append({"peer": "libmoe", "version": run["version"], **case, "us": one["us"], "note": "dispatch, experts, combine"})
