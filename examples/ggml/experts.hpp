@@ -1,0 +1,52 @@
+// Runs chains and matrices as calls of moe.h on its CPU plans. One object serves one backend of ggml,
+// which computes one graph at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "chain.hpp"
+#include "interface.hpp"
+#include "moe/moe.h"
+#include "problem.hpp"
+
+namespace moe::ggml {
+
+struct PlanDeleter {
+    void operator()(moe_plan* plan) const { moe_plan_destroy(plan); }
+};
+struct WorkspaceDeleter {
+    void operator()(moe_workspace* workspace) const { moe_workspace_destroy(workspace); }
+};
+
+class Experts {
+  public:
+    bool can_run(const Chain& chain);
+    // False with a sentence on standard error when a call of libmoe fails.
+    bool run(const Chain& chain, int n_threads);
+    // False, without having done anything, where no plan has this problem.
+    bool run_matrix(Tensor* product, int n_threads);
+
+  private:
+    // Without a plan: libmoe has refused the problem.
+    struct Planned {
+        Problem problem;
+        int64_t max_tokens;
+        std::unique_ptr<moe_plan, PlanDeleter> plan;
+    };
+
+    const moe_plan* plan_for(const Problem& problem, int64_t n_tokens);
+    moe_workspace* workspace_for(const moe_plan* plan, int64_t max_tokens);
+    // Fills in what chains and matrices have in common, and calls.
+    bool call(const moe_plan* plan, const moe_weights* weights, const Projection& first,
+              Tensor* out, moe_experts_args& args);
+
+    std::vector<Planned> plans_;
+    std::unique_ptr<moe_workspace, WorkspaceDeleter> workspace_;
+    uint64_t workspace_bytes_ = 0;
+    std::vector<int32_t> ids_;
+    std::vector<float> weights_, out_;
+};
+
+}  // namespace moe::ggml
