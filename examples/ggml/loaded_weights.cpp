@@ -52,6 +52,7 @@ class List {
     void add_bias(moe_role role, const Tensor* bias, moe_gate_up_order order) {
         if (!bias) return;
         moe_format format{};
+        format.struct_size = sizeof format;
         moe_format_by_name("f32", &format);
         moe_tensor& tensor = add(role, format, bias->ne[1], 1, bias->ne[0], bias->data);
         tensor.gate_up_order = order;

@@ -5,7 +5,8 @@ import gguf_file
 
 N_VOCABULARY = 64
 # Weights that a type number stands for; ggml quantizes them.
-TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q8_0": 8, "q4_K": 12, "q6_K": 14, "mxfp4": 39, "bf16": 30, "q5_K": 13, "iq4_nl": 20}
+TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q8_0": 8, "q4_K": 12, "q5_K": 13, "q6_K": 14, "iq4_nl": 20, "bf16": 30, "mxfp4": 39,
+         "nvfp4": 40}
 
 
 class Maker:
@@ -27,6 +28,9 @@ class Maker:
 
     def vector(self, name, *shape, scale=0.1):
         self.tensors[name] = gguf_file.float_tensor(scale * self.random.standard_normal(shape))
+
+    def positive(self, name, n):
+        self.tensors[name] = gguf_file.float_tensor(np.exp(0.3 * self.random.standard_normal(n)))
 
     def matrix(self, name, *shape, scale=1.0):
         values = scale * self.random.standard_normal(shape) / np.sqrt(shape[-1])
@@ -68,7 +72,7 @@ class Maker:
         gguf_file.write(path, self.keys, self.tensors)
 
 
-def qwen3moe(m, layers=3, hidden=256, intermediate=256, experts=8, top_k=3, is_merged=False):
+def qwen3moe(m, layers=3, hidden=256, intermediate=256, experts=8, top_k=3, has_scales=False):
     m.sizes(layers, hidden, intermediate, 4, 2, 64, experts, top_k)
     m.key(expert_feed_forward_length=intermediate, attention__key_length=64, attention__value_length=64)
     m.ends(hidden)
@@ -79,6 +83,8 @@ def qwen3moe(m, layers=3, hidden=256, intermediate=256, experts=8, top_k=3, is_m
         m.norm(f"blk.{i}.ffn_norm.weight", hidden)
         m.router(i, hidden, experts)
         m.gate_up_down(i, hidden, intermediate, experts)
+        for role in ("gate", "up", "down") if has_scales else ():
+            m.positive(f"blk.{i}.ffn_{role}_exps.scale", experts)
     return layers
 
 
@@ -113,7 +119,7 @@ def gpt_oss(m, layers=3, hidden=256, intermediate=256, experts=8, top_k=4):
     return layers
 
 
-def deepseek2(m, layers=4, hidden=256, intermediate=256, experts=16, top_k=4):
+def deepseek2(m, layers=4, hidden=256, intermediate=256, experts=16, top_k=4, is_merged=False):
     """A dense layer first, a shared expert, sigmoid scores with a selection bias, latent attention."""
     heads, latent, rope, nope, value, q_latent = 4, 64, 32, 64, 64, 96
     m.sizes(layers, hidden, 512, heads, 1, rope, experts, top_k)
@@ -142,12 +148,33 @@ def deepseek2(m, layers=4, hidden=256, intermediate=256, experts=16, top_k=4):
             continue
         m.router(i, hidden, experts)
         m.vector(f"blk.{i}.exp_probs_b.bias", experts)
-        m.gate_up_down(i, hidden, intermediate, experts)
+        if is_merged:
+            m.experts(f"blk.{i}.ffn_gate_up_exps.weight", "gate", experts, 2 * intermediate, hidden)
+            m.experts(f"blk.{i}.ffn_down_exps.weight", "down", experts, hidden, intermediate)
+        else:
+            m.gate_up_down(i, hidden, intermediate, experts)
     return layers - 1
 
 
+def llama4(m, layers=4, hidden=256, intermediate=256, experts=8):
+    """One expert for a token, whose weight multiplies its input; a shared expert. Every fourth layer has no positions."""
+    m.sizes(layers, hidden, intermediate, 4, 2, 64, experts, 1)
+    m.key(expert_feed_forward_length=intermediate, interleave_moe_layer_step=1, attention__key_length=64,
+          attention__value_length=64)
+    m.ends(hidden)
+    for i in range(layers):
+        m.attention(i, hidden, 4, 2, 64)
+        m.norm(f"blk.{i}.ffn_norm.weight", hidden)
+        m.router(i, hidden, experts)
+        m.gate_up_down(i, hidden, intermediate, experts)
+        m.matrix(f"blk.{i}.ffn_gate_shexp.weight", intermediate, hidden)
+        m.matrix(f"blk.{i}.ffn_up_shexp.weight", intermediate, hidden)
+        m.matrix(f"blk.{i}.ffn_down_shexp.weight", hidden, intermediate)
+    return layers
+
+
 ARCHITECTURES = {"qwen3moe": (qwen3moe, "qwen3moe"), "mixtral": (mixtral, "llama"), "gpt-oss": (gpt_oss, "gpt-oss"),
-                 "deepseek2": (deepseek2, "deepseek2")}
+                 "deepseek2": (deepseek2, "deepseek2"), "llama4": (llama4, "llama4")}
 
 
 def make(path, name, quantize, formats, as_f32=False, **sizes):
