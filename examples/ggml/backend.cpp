@@ -2,6 +2,8 @@
 
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <memory>
 #include <vector>
@@ -92,8 +94,21 @@ Status compute(Backend* backend, Graph* graph) {
     }
 }
 
+// A line for those who want to know whether it was used.
+void report_counts() {
+    const char* value = std::getenv("MOE_GGML_REPORT");
+    if (!value || std::strcmp(value, "1") != 0 || counts.graphs == 0) return;
+    std::fprintf(stderr, "libmoe: %llu graphs, %llu expert chains, %llu by slot, %llu matrices, %llu loops\n",
+                 static_cast<unsigned long long>(counts.graphs),
+                 static_cast<unsigned long long>(counts.chains),
+                 static_cast<unsigned long long>(counts.slot_chains),
+                 static_cast<unsigned long long>(counts.matrices),
+                 static_cast<unsigned long long>(counts.loops));
+}
+
 template <class Calls>
 void end_backend(Backend* backend) {
+    report_counts();
     delete computer_of(backend);
     delete reinterpret_cast<BackendOf<Calls>*>(backend);
 }

@@ -73,7 +73,10 @@ moe_plan* make_plan(const Problem& problem, int64_t max_tokens) {
     desc.residency = MOE_RESIDENCY_SOURCE;
     if (wants_int8()) desc.activation_quantization = MOE_ACTIVATION_QUANTIZATION_INT8;
     moe_plan* plan = nullptr;
-    report(moe_plan_create(nullptr, &desc, &plan));
+    if (moe_plan_create(nullptr, &desc, &plan) != MOE_OK)
+        std::fprintf(stderr, "libmoe: %s instead of one call: %s\n",
+                     problem.is_matrix ? "a plain loop for a matrix" : "matrix by matrix",
+                     moe_last_error());
     return plan;
 }
 

@@ -5,7 +5,7 @@ import numpy as np
 
 ALIGNMENT = 32
 # Numbers of the value types of keys.
-U32, F32, BOOL, STRING = 4, 6, 7, 8
+U32, I32, F32, BOOL, STRING, ARRAY = 4, 5, 6, 7, 8, 9
 
 
 def _text(text):
@@ -13,14 +13,19 @@ def _text(text):
     return struct.pack("<Q", len(data)) + data
 
 
+def _kind(value):
+    return BOOL if isinstance(value, bool) else U32 if isinstance(value, int) else F32 if isinstance(value, float) else STRING
+
+
+def _plain(kind, value):
+    return _text(value) if kind == STRING else struct.pack({BOOL: "<?", U32: "<I", I32: "<i", F32: "<f"}[kind], value)
+
+
 def _value(value):
-    if isinstance(value, bool):
-        return struct.pack("<I?", BOOL, value)
-    if isinstance(value, int):
-        return struct.pack("<II", U32, value)
-    if isinstance(value, float):
-        return struct.pack("<If", F32, value)
-    return struct.pack("<I", STRING) + _text(value)
+    if isinstance(value, list):
+        kind = I32 if _kind(value[0]) == U32 else _kind(value[0])
+        return struct.pack("<IIQ", ARRAY, kind, len(value)) + b"".join(_plain(kind, one) for one in value)
+    return struct.pack("<I", _kind(value)) + _plain(_kind(value), value)
 
 
 def write(path, keys, tensors):

@@ -107,7 +107,7 @@ class Model:
 class Context:
     """Without flash attention, with keys and values in float32, for sequences that do not see each other."""
 
-    def __init__(self, model, n_sequences=1, n_tokens=256, n_threads=2, is_exact=True, on_value=None, on_abort=None,
+    def __init__(self, model, n_sequences=1, n_tokens=256, n_threads=1, is_exact=True, on_value=None, on_abort=None,
                  n_batch=512):
         self.model, self.library = model, model.library
         params = self.library.llama.llama_context_default_params()

@@ -1,9 +1,14 @@
-"""Small models with random weights, as GGUF files that llama.cpp loads."""
+"""Small models with random weights, as GGUF files that llama.cpp loads.
+
+    python3 models.py FILE.gguf      one of three layers in float32, with a tokenizer
+"""
+import sys
+
 import numpy as np
 
 import gguf_file
 
-N_VOCABULARY = 64
+N_VOCABULARY = 288
 # Weights that a type number stands for; ggml quantizes them.
 TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q8_0": 8, "q4_K": 12, "q5_K": 13, "q6_K": 14, "iq4_nl": 20, "bf16": 30, "mxfp4": 39,
          "nvfp4": 40}
@@ -19,6 +24,16 @@ class Maker:
         self.keys = {"general.architecture": arch, "tokenizer.ggml.model": "no_vocab"}
         self.tensors = {}
         self.key(vocab_size=N_VOCABULARY)
+
+    def tokenizer(self):
+        """For programs that want one: three special tokens, the bytes, and characters."""
+        n_characters = N_VOCABULARY - 3 - 256
+        tokens = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)),
+                  *(chr(ord("a") + i) for i in range(n_characters))]
+        # Types: unknown, control, byte, normal.
+        self.keys |= {"tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": tokens,
+                      "tokenizer.ggml.scores": [0.0] * N_VOCABULARY,
+                      "tokenizer.ggml.token_type": [2, 3, 3] + [6] * 256 + [1] * n_characters}
 
     def key(self, **values):
         self.keys |= {f"{self.arch}.{name.replace('__', '.')}": value for name, value in values.items()}
@@ -177,10 +192,16 @@ ARCHITECTURES = {"qwen3moe": (qwen3moe, "qwen3moe"), "mixtral": (mixtral, "llama
                  "deepseek2": (deepseek2, "deepseek2"), "llama4": (llama4, "llama4")}
 
 
-def make(path, name, quantize, formats, as_f32=False, **sizes):
+def make(path, name, quantize, formats, as_f32=False, has_tokenizer=False, **sizes):
     """Writes a model; answers how many of its layers have experts."""
     build, arch = ARCHITECTURES[name]
     maker = Maker(arch, quantize, formats, as_f32)
+    if has_tokenizer:
+        maker.tokenizer()
     n_layers = build(maker, **sizes)
     maker.write(path)
     return n_layers
+
+
+if __name__ == "__main__":
+    make(sys.argv[1], "qwen3moe", lambda kind, values: (values.tobytes(), values), {}, has_tokenizer=True)

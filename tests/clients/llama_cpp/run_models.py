@@ -60,7 +60,7 @@ def run(library, task):
     model = libllama.Model(library, task["path"], task.get("use_mmap", True))
     scores = Scores(*task["routing"]) if task.get("watch") == "scores" else None
     watch = scores.watch if scores else (lambda name, values: True) if task.get("watch") == "all" else None
-    context = libllama.Context(model, sequences, length + 1, task.get("threads", 2), on_value=watch,
+    context = libllama.Context(model, sequences, length + 1, task.get("threads", 1), on_value=watch,
                                n_batch=max(512, sequences * length))
     before = counts_of_plugin()
     prompt = [(s, p, token_of(s, p)) for s in range(sequences) for p in range(length)]

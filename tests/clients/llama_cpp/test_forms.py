@@ -1,9 +1,11 @@
 """Every form in which a graph may write a layer's experts, computed by the plug-in's backend, against numpy in float64.
 
-    PACKAGES=folder PLUGIN=libggml-libmoe.so VERSION=package python3 -m unittest test_forms"""
+    PACKAGES=folder PLUGIN=libggml-libmoe.so python3 test_forms.py [VERSION]      every version in a process of its own"""
 import ctypes
 import math
 import os
+import subprocess
+import sys
 import unittest
 
 import numpy as np
@@ -13,7 +15,6 @@ import libllama
 import packages
 from run_models import COUNTS, counts_of_plugin
 
-VERSION = os.environ.get("VERSION", list(packages.VERSIONS)[-1])
 os.environ["GGML_BACKEND_PATH"] = os.environ["PLUGIN"]
 
 E, K, T, H, I = 6, 3, 5, 64, 48
@@ -172,9 +173,11 @@ class Layer:
 
 
 class Forms(unittest.TestCase):
+    version = list(packages.VERSIONS)[-1]
+
     @classmethod
     def setUpClass(cls):
-        cls.library = libllama.Llama(packages.libraries(os.environ["PACKAGES"], VERSION))
+        cls.library = libllama.Llama(packages.libraries(os.environ["PACKAGES"], cls.version))
         cls.backend = graphs.Backend(cls.library)
         cls.n = 0
 
@@ -249,5 +252,14 @@ class Forms(unittest.TestCase):
             self.assertTrue(np.isfinite(found[1]).all() and np.abs(found[1]).max() > 0)
 
 
+def main(versions):
+    if len(versions) == 1:
+        Forms.version = versions[0]
+        unittest.main(argv=sys.argv[:1])
+    failed = [version for version in versions or packages.VERSIONS
+              if subprocess.run([sys.executable, __file__, version]).returncode]
+    sys.exit(f"failed with {failed}" if failed else 0)
+
+
 if __name__ == "__main__":
-    unittest.main()
+    main(sys.argv[1:])

@@ -1,17 +1,14 @@
 """What the plug-in says to a ggml that it does not know, and to programs that link ggml themselves.
 
-    PACKAGES=folder PLUGIN=libggml-libmoe.so python3 -m unittest test_versions"""
-import os
+    PACKAGES=folder PLUGIN=libggml-libmoe.so python3 test_versions.py"""
 import pathlib
 import subprocess
-import sys
 import tempfile
 import unittest
 
 import packages
+from runs import HERE, PLUGIN, libraries, python
 
-HERE = pathlib.Path(__file__).parent
-PACKAGES, PLUGIN = os.environ["PACKAGES"], os.environ["PLUGIN"]
 NEWEST = list(packages.VERSIONS)[-1]
 
 # Loads the fake ggml, then the plug-in, and prints what its ggml_backend_init answers.
@@ -58,11 +55,6 @@ print(library.devices())
 """
 
 
-def python(code, *arguments, **environment):
-    return subprocess.run([sys.executable, "-c", code, *map(str, arguments)], env=os.environ | environment,
-                          capture_output=True, text=True)
-
-
 class Refusals(unittest.TestCase):
     def ask(self, version, **environment):
         with tempfile.TemporaryDirectory() as folder:
@@ -94,7 +86,7 @@ class Refusals(unittest.TestCase):
         self.check_refused(answer, "no library of ggml")
 
     def test_llama_cpp_with_an_older_interface_goes_on_without_it(self):
-        answer = python(START, HERE, packages.libraries(PACKAGES, packages.TOO_OLD), GGML_BACKEND_PATH=PLUGIN)
+        answer = python(START, HERE, libraries(packages.TOO_OLD), GGML_BACKEND_PATH=PLUGIN)
         self.assertEqual(answer.returncode, 0, answer.stderr)
         self.assertIn("'CPU': 0", answer.stdout)
         self.assertNotIn("LIBMOE", answer.stdout)
@@ -105,12 +97,12 @@ class Registering(unittest.TestCase):
     """The functions of a package's ggml as a list, as a program gives them that has ggml inside."""
 
     def test_list_of_functions(self):
-        answer = python(REGISTER, HERE, packages.libraries(PACKAGES, NEWEST), PLUGIN)
+        answer = python(REGISTER, HERE, libraries(NEWEST), PLUGIN)
         self.assertEqual(answer.returncode, 0, answer.stderr)
         self.assertIn("'LIBMOE': 3", answer.stdout)
 
     def test_a_list_that_lacks_one(self):
-        answer = python(REGISTER, HERE, packages.libraries(PACKAGES, NEWEST), PLUGIN, "ggml_op_name")
+        answer = python(REGISTER, HERE, libraries(NEWEST), PLUGIN, "ggml_op_name")
         self.assertIn("no function ggml_op_name", answer.stderr)
         self.assertNotIn("LIBMOE", answer.stdout)
 
