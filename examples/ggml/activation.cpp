@@ -76,7 +76,8 @@ std::optional<Activation> activation_of_unary(const Tensor* unary) {
     }
 }
 
-// The value under clamp(value, -limit, limit), and the limit; without a clamp the value itself and 0.
+// The value under clamp(value, -limit, limit), and the limit; without a clamp the value itself and
+// 0.
 const Tensor* under_clamp(const Tensor* value, float& limit) {
     limit = 0;
     if (op_of(value) != Op::clamp || float_param(value, 0) != -float_param(value, 1)) return value;

@@ -19,7 +19,8 @@ namespace moe::ggml {
 namespace {
 
 // ggml tells backends apart by these bytes.
-constexpr uint8_t guid[16] = {'l', 'i', 'b', 'm', 'o', 'e', 0, 1, 'e', 'x', 'p', 'e', 'r', 't', 's', 0};
+constexpr uint8_t guid[16] = {'l', 'i', 'b', 'm', 'o', 'e', 0,   1,
+                              'e', 'x', 'p', 'e', 'r', 't', 's', 0};
 
 struct Counts {
     std::atomic<uint64_t> graphs{}, chains{}, slot_chains{}, matrices{}, loops{};
@@ -98,12 +99,14 @@ Status compute(Backend* backend, Graph* graph) {
 void report_counts() {
     const char* value = std::getenv("MOE_GGML_REPORT");
     if (!value || std::strcmp(value, "1") != 0 || counts.graphs == 0) return;
-    std::fprintf(stderr, "libmoe: %llu graphs, %llu expert chains, %llu by slot, %llu matrices, %llu loops\n",
-                 static_cast<unsigned long long>(counts.graphs),
-                 static_cast<unsigned long long>(counts.chains),
-                 static_cast<unsigned long long>(counts.slot_chains),
-                 static_cast<unsigned long long>(counts.matrices),
-                 static_cast<unsigned long long>(counts.loops));
+    std::fprintf(
+        stderr,
+        "libmoe: %llu graphs, %llu expert chains, %llu by slot, %llu matrices, %llu loops\n",
+        static_cast<unsigned long long>(counts.graphs),
+        static_cast<unsigned long long>(counts.chains),
+        static_cast<unsigned long long>(counts.slot_chains),
+        static_cast<unsigned long long>(counts.matrices),
+        static_cast<unsigned long long>(counts.loops));
 }
 
 template <class Calls>
@@ -129,7 +132,8 @@ Backend* start_as(Device* device) {
 }  // namespace
 
 Backend* start_backend(Device* device) {
-    return host.has_row_copies ? start_as<BackendCallsWithRows>(device) : start_as<BackendCalls>(device);
+    return host.has_row_copies ? start_as<BackendCallsWithRows>(device)
+                               : start_as<BackendCalls>(device);
 }
 
 void set_n_threads(Backend* backend, int n_threads) {

@@ -1,5 +1,5 @@
-// Host memory under the name LIBMOE: llama.cpp puts the weights of experts there because the device of
-// this buffer type is an accelerator that can compute MUL_MAT_ID with them.
+// Host memory under the name LIBMOE: llama.cpp puts the weights of experts there because the device
+// of this buffer type is an accelerator that can compute MUL_MAT_ID with them.
 #pragma once
 
 #include <cstddef>

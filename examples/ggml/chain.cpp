@@ -208,7 +208,8 @@ class Matcher {
         return found != users_.end() && found->second.size() == 1 ? found->second[0] : nullptr;
     }
 
-    // Nobody outside wants a value from inside, and no node in between overwrites what the chain reads.
+    // Nobody outside wants a value from inside, and no node in between overwrites what the chain
+    // reads.
     bool is_closed(const Chain& chain) const {
         for (const Tensor* value : inner_) {
             if (value == chain.result) continue;
@@ -221,8 +222,8 @@ class Matcher {
         return is_undisturbed(chain);
     }
 
-    // The allocator gives away the memory of x after the last product with it; other nodes may own it by
-    // the time that the chain runs, which is when its result is due.
+    // The allocator gives away the memory of x after the last product with it; other nodes may own
+    // it by the time that the chain runs, which is when its result is due.
     bool is_undisturbed(const Chain& chain) const {
         size_t first = nodes_.size();
         for (const Tensor* value : inner_) first = std::min(first, place_.at(value));
@@ -240,7 +241,8 @@ class Matcher {
     // A node that makes what the chain reads.
     static bool is_input(const Tensor* node, const Chain& chain) {
         const auto makes = [node](const Tensor* value) {
-            return value && (value == node || value->view_src == node || without_reshapes(value) == node);
+            return value &&
+                   (value == node || value->view_src == node || without_reshapes(value) == node);
         };
         return makes(chain.up.x()) || makes(chain.up.ids()) || makes(chain.routing_weights);
     }

@@ -1,5 +1,5 @@
-// Finds expert chains in the nodes of a graph, whatever their order: from the products with gate and up
-// over the activation and down to the weighted sum of a token's slots.
+// Finds expert chains in the nodes of a graph, whatever their order: from the products with gate
+// and up over the activation and down to the weighted sum of a token's slots.
 #pragma once
 
 #include <functional>

@@ -68,7 +68,7 @@ bool claims_glu(const Tensor* op, const BufferType* ours) {
            is_slot_value(op->src[0], ours) && (!is_pair || is_slot_value(op->src[1], ours));
 }
 
-// The bias may be asked for before there is a graph, when only its own place is known.
+// llama.cpp asks about a bias before there is a graph, when only its own buffer is known.
 bool claims_bias(const Tensor* op, const BufferType* ours) {
     return is_f32(op) && is_f32(op->src[1]) && is_i32(op->src[2]) &&
            (is_in(op->src[1], ours) || is_slot_value(op->src[0], ours));

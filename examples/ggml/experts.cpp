@@ -22,7 +22,8 @@ bool report(moe_status status) {
     return false;
 }
 
-// Set to 1, matrices of formats that have kernels for it take activations as signed bytes, as ggml's do.
+// Set to 1, matrices of formats that have kernels for it take activations as signed bytes, as
+// ggml's do.
 bool wants_int8() {
     const char* value = std::getenv("MOE_GGML_INT8");
     return value && std::strcmp(value, "1") == 0;
@@ -192,9 +193,10 @@ bool Experts::call(const moe_plan* plan, const moe_weights* weights, const Proje
     bool is_apart = !overlap(written, range_of(x)) && !overlap(written, range_of(ids));
     const size_t n = static_cast<size_t>(out->ne[0] * n_rows(out));
     if (args.weights) {
-        const Range read{reinterpret_cast<const char*>(args.weights),
-                         reinterpret_cast<const char*>(
-                             args.weights + (slots.n_tokens - 1) * args.weights_row_stride + slots.top_k)};
+        const Range read{
+            reinterpret_cast<const char*>(args.weights),
+            reinterpret_cast<const char*>(
+                args.weights + (slots.n_tokens - 1) * args.weights_row_stride + slots.top_k)};
         is_apart = is_apart && !overlap(written, read);
     }
     if (!is_apart) out_.resize(n);

@@ -1,5 +1,5 @@
-// Runs chains and matrices as calls of moe.h on its CPU plans. One object serves one backend of ggml,
-// which computes one graph at a time.
+// Runs chains and matrices as calls of moe.h on its CPU plans. One object serves one backend of
+// ggml, which computes one graph at a time.
 #pragma once
 
 #include <cstdint>

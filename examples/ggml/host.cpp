@@ -119,8 +119,10 @@ std::string refusal_of(const std::string& version) {
     if (major == 0 && minor <= newest_minor) return "";
     const char* accepted = std::getenv("MOE_GGML_ACCEPT");
     if (major == 0 && accepted && version == accepted) return "";
-    return "ggml " + version + " is newer than 0.25, the last one that is known. Where its backend "
-           "interface is still that of 0.25, MOE_GGML_ACCEPT=" + version + " accepts it";
+    return "ggml " + version +
+           " is newer than 0.25, the last one that is known. Where its backend "
+           "interface is still that of 0.25, MOE_GGML_ACCEPT=" +
+           version + " accepts it";
 }
 
 Host host_of_process(const void* caller) {

@@ -29,8 +29,9 @@ struct Host {
     void (*buffer_init)();
     // Of programs that call moe_ggml_register; null otherwise.
     void (*backend_register)(Registry*);
-    bool has_row_copies;   // the layouts of 0.10 and later
-    bool has_compute_flag; // nodes without flag_compute are in the graph but are not to be computed
+    bool has_row_copies;  // the layouts of 0.10 and later
+    bool
+        has_compute_flag;  // nodes without flag_compute are in the graph but are not to be computed
 };
 
 // Throws std::runtime_error with the reason when this ggml cannot be served. `caller` is an address

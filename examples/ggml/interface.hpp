@@ -1,7 +1,8 @@
-// The binary interface between ggml and a backend that it loads, in our own words: layouts of structs
-// and numbers that cross it, from ggml 0.9.4 to 0.25.1. No header of ggml is needed. Two of its structs
-// changed in between (0.10.0 put copies of strided rows in the middle); host.hpp says which ones
-// the running ggml has. Ids of operations and types are not here: they move, and names.hpp asks for names.
+// The binary interface between ggml and a backend that it loads, in our own words: layouts of
+// structs and numbers that cross it, from ggml 0.9.4 to 0.25.1. No header of ggml is needed. Two of
+// its structs changed in between (0.10.0 put copies of strided rows in the middle); host.hpp says
+// which ones the running ggml has. Ids of operations and types are not here: they move, and
+// names.hpp asks for names.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +20,8 @@ struct Graph;
 constexpr int max_dims = 4;
 constexpr int max_sources = 10;
 
-// A tensor is a value of a graph and the operation that makes it. ne[0] counts the columns, which are
-// next to each other; nb are strides in bytes.
+// A tensor is a value of a graph and the operation that makes it. ne[0] counts the columns, which
+// are next to each other; nb are strides in bytes.
 struct Tensor {
     int type;
     Buffer* buffer;

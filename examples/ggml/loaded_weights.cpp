@@ -128,9 +128,8 @@ Weights get(const moe_plan* plan, const List& list, std::shared_ptr<void> more) 
         if (const auto found = kept.find(key); found != kept.end()) return found->second;
     moe_weights* raw = list.load(plan);
     if (!raw) return nullptr;
-    Weights weights(raw, [more](const moe_weights* w) {
-        moe_weights_destroy(const_cast<moe_weights*>(w));
-    });
+    Weights weights(
+        raw, [more](const moe_weights* w) { moe_weights_destroy(const_cast<moe_weights*>(w)); });
     if (list.is_constant()) kept.emplace(std::move(key), weights);
     return weights;
 }

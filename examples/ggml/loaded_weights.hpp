@@ -12,8 +12,8 @@ namespace moe::ggml {
 
 using Weights = std::shared_ptr<const moe_weights>;
 
-// Kept for the next call as long as the tensors are weights of a model. Null when libmoe refuses them,
-// with the reason on standard error. Any thread.
+// Kept for the next call as long as the tensors are weights of a model. Null when libmoe refuses
+// them, with the reason on standard error. Any thread.
 Weights weights_of(const moe_plan* plan, const Chain& chain);
 Weights weights_of_matrix(const moe_plan* plan, const Problem& problem, const Tensor* product);
 

@@ -37,8 +37,7 @@ void map_one(Tensor* out, Function function) {
     const Tensor* a = out->src[0];
     for_each_row(out, [&](int64_t i1, int64_t i2, int64_t i3) {
         char *to = row(out, i1, i2, i3), *from = row(a, i1, i2, i3);
-        for (int64_t i = 0; i < out->ne[0]; ++i)
-            value(to, out, i) = function(value(from, a, i));
+        for (int64_t i = 0; i < out->ne[0]; ++i) value(to, out, i) = function(value(from, a, i));
     });
 }
 
@@ -165,7 +164,8 @@ void take_rows(Tensor* out) {
 // Rows of one expert in float32, a few at a time.
 class ExpertRows {
   public:
-    ExpertRows(const Tensor* weights, int64_t expert) : weights_(weights), format_(format_of(weights)) {
+    ExpertRows(const Tensor* weights, int64_t expert)
+        : weights_(weights), format_(format_of(weights)) {
         first_ = static_cast<char*>(weights->data) + static_cast<size_t>(expert) * weights->nb[2];
         values_.resize(static_cast<size_t>(at_once * weights->ne[0]));
     }
@@ -180,7 +180,8 @@ class ExpertRows {
         tensor.data = first_ + static_cast<size_t>(row) * weights_->nb[1];
         tensor.data_bytes = static_cast<size_t>(n) * weights_->nb[1];
         const auto count = static_cast<uint64_t>(n * weights_->ne[0]);
-        return moe_dequantize(&tensor, 0, values_.data(), count) == MOE_OK ? values_.data() : nullptr;
+        return moe_dequantize(&tensor, 0, values_.data(), count) == MOE_OK ? values_.data()
+                                                                           : nullptr;
     }
 
     static constexpr int64_t at_once = 16;
@@ -238,15 +239,20 @@ bool run_by_loops(Tensor* node) {
         case Op::unary:
             return run_unary(node);
         case Op::mul:
-            return map_two(node, node->src[0], node->src[1], [](float a, float b) { return a * b; }), true;
+            return map_two(node, node->src[0], node->src[1],
+                           [](float a, float b) { return a * b; }),
+                   true;
         case Op::add:
-            return map_two(node, node->src[0], node->src[1], [](float a, float b) { return a + b; }), true;
+            return map_two(node, node->src[0], node->src[1],
+                           [](float a, float b) { return a + b; }),
+                   true;
         case Op::sqr:
             return map_one(node, [](float a) { return a * a; }), true;
         case Op::scale:
             return map_one(node, [=](float a) { return a * first + second; }), true;
         case Op::clamp:
-            return map_one(node, [=](float a) { return std::min(std::max(a, first), second); }), true;
+            return map_one(node, [=](float a) { return std::min(std::max(a, first), second); }),
+                   true;
         case Op::cont:
         case Op::repeat:
             return map_one(node, [](float a) { return a; }), true;

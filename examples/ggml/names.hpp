@@ -1,5 +1,5 @@
-// Operations and types of a tensor. Their ids differ from version to version, so ggml's own names for
-// the ids that tensors bear are what is compared.
+// Operations and types of a tensor. Their ids differ from version to version, so ggml's own names
+// for the ids that tensors bear are what is compared.
 #pragma once
 
 #include "interface.hpp"
@@ -8,8 +8,22 @@
 namespace moe::ggml {
 
 enum class Op {
-    other, none, mul_mat_id, add_id, glu, unary, mul, add, sqr, scale, clamp, cont, reshape, view,
-    repeat, get_rows
+    other,
+    none,
+    mul_mat_id,
+    add_id,
+    glu,
+    unary,
+    mul,
+    add,
+    sqr,
+    scale,
+    clamp,
+    cont,
+    reshape,
+    view,
+    repeat,
+    get_rows
 };
 enum class Unary { other, silu, gelu, gelu_erf, gelu_quick, relu, tanh, sigmoid };
 enum class Glu { other, reglu, geglu, swiglu, swiglu_oai, geglu_erf, geglu_quick, swiglu_clamp };

@@ -22,7 +22,8 @@ Problem problem_of(const Chain& chain);
 // MUL_MAT_ID alone: up of a layer without a gate.
 Problem problem_of_matrix(const Tensor* product);
 
-// Of the slots' tensors: tokens of the call and slots of each. Where every slot has a row of x of its own, a slot counts as a token.
+// Of the slots' tensors: tokens of the call and slots of each. Where every slot has a row of x of
+// its own, a slot counts as a token.
 struct Slots {
     int64_t n_tokens;
     int64_t top_k;

@@ -1,5 +1,6 @@
-// What ggml loads: a registry with one device of the kind accelerator, whose buffers take the weights
-// of experts. llama.cpp asks accelerators first where weights that are not on a GPU shall lie.
+// What ggml loads: a registry with one device of the kind accelerator, whose buffers take the
+// weights of experts. llama.cpp asks accelerators first where weights that are not on a GPU shall
+// lie.
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -25,7 +26,8 @@ const char* name_of_device(Device*) {
 }
 
 const char* description(Device*) {
-    static const std::string text = std::string("libmoe ") + moe_version_string() + ", experts on the CPU";
+    static const std::string text =
+        std::string("libmoe ") + moe_version_string() + ", experts on the CPU";
     return text.c_str();
 }
 
@@ -98,7 +100,8 @@ template <class FindHost>
 Registry* try_registry(FindHost find_host) {
     try {
         if (moe_abi_version() != MOE_ABI_VERSION) {
-            std::fprintf(stderr, "libmoe: libmoe.so %s is not the one that this backend was made for\n",
+            std::fprintf(stderr,
+                         "libmoe: libmoe.so %s is not the one that this backend was made for\n",
                          moe_version_string());
             return nullptr;
         }

@@ -30,7 +30,8 @@ inline bool has_even_rows(const Tensor* t) {
 }
 
 inline bool is_dense(const Tensor* t) {
-    return has_even_rows(t) && (n_rows(t) == 1 || t->nb[1] == t->nb[0] * static_cast<size_t>(t->ne[0]));
+    return has_even_rows(t) &&
+           (n_rows(t) == 1 || t->nb[1] == t->nb[0] * static_cast<size_t>(t->ne[0]));
 }
 
 // The bytes from the first to the last element of a tensor of floats or ids.
@@ -55,11 +56,12 @@ inline bool overlap(const Range& a, const Range& b) {
     return a.begin < b.end && b.begin < a.end;
 }
 
-// Follows RESHAPE and VIEW of the whole down to the tensor that has the values: same elements, same order.
+// Follows RESHAPE and VIEW of the whole down to the tensor that has the values: same elements, same
+// order.
 const Tensor* without_reshapes(const Tensor* t);
 
-// [1, E, T] made by repeating one scale per expert for every token: the scales of MUL_MAT_ID's result are rows of it.
-// Answers the vector of E scales, or null.
+// [1, E, T] made by repeating one scale per expert for every token: the scales of MUL_MAT_ID's
+// result are rows of it. Answers the vector of E scales, or null.
 const Tensor* repeated_expert_scales(const Tensor* t);
 // The same for the GET_ROWS of it by the ids of the slots.
 const Tensor* expert_scales_of_slots(const Tensor* t);

@@ -75,7 +75,7 @@ class Refusals(unittest.TestCase):
                 self.check_refused(self.ask(version), word, version)
 
     def test_a_newer_version_is_taken_on_request(self):
-        # It is asked for its functions then, of which the fake has none.
+        # Then its functions are looked up, of which the fake has none.
         self.check_refused(self.ask("0.26.0", MOE_GGML_ACCEPT="0.26.0"), "no function")
         self.check_refused(self.ask("0.27.0", MOE_GGML_ACCEPT="0.26.0"), "newer than 0.25")
         self.check_refused(self.ask("1.0.0", MOE_GGML_ACCEPT="1.0.0"), "newer than 0.25")
