@@ -15,7 +15,9 @@ bool claims_matrix(const Tensor* op, const BufferType* ours) {
     if (!is_in(weights, ours) || format_of(weights).type == MOE_TYPE_NONE) return false;
     // Both sides on the grid of 16 that moe.h wants of an intermediate size.
     if (weights->ne[0] % 16 != 0 || weights->ne[1] % 16 != 0 || weights->ne[3] != 1) return false;
-    return is_f32(x) && has_dense_rows(x) && is_i32(ids) && ids->nb[0] == sizeof(int32_t);
+    const bool has_rows = x->ne[1] == 1 || x->ne[1] == ids->ne[0];
+    return has_rows && is_f32(x) && has_dense_rows(x) && is_i32(ids) &&
+           ids->nb[0] == sizeof(int32_t);
 }
 
 // A value of every slot, [n, k, T], that comes from experts of ours.

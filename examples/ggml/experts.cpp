@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "loaded_weights.hpp"
 #include "names.hpp"
 #include "values.hpp"
 
@@ -85,6 +84,26 @@ int64_t stride_of(const Tensor* tensor, int dim) {
     return static_cast<int64_t>(tensor->nb[dim] / sizeof(float));
 }
 
+// moe.h takes this many slots of a token. llama.cpp chooses all experts when it warms up, so that
+// more are computed in parts.
+constexpr int64_t most_slots = 64;
+
+int32_t slots_of_part(const Slots& slots, int64_t first) {
+    return static_cast<int32_t>(std::min(most_slots, slots.top_k - first));
+}
+
+// The allocator of graphs may have given the memory of what a chain reads to its result.
+bool is_apart_from(const Tensor* out, const Projection& first, const Slots& slots,
+                   const moe_experts_args& args) {
+    const Range written = range_of(out);
+    if (overlap(written, range_of(first.x())) || overlap(written, range_of(first.ids())))
+        return false;
+    if (!args.weights) return true;
+    const float* end = args.weights + (slots.n_tokens - 1) * args.weights_row_stride + slots.top_k;
+    return !overlap(
+        written, {reinterpret_cast<const char*>(args.weights), reinterpret_cast<const char*>(end)});
+}
+
 }  // namespace
 
 const moe_plan* Experts::plan_for(const Problem& problem, int64_t n_tokens) {
@@ -119,58 +138,53 @@ moe_workspace* Experts::workspace_for(const moe_plan* plan, int64_t n_tokens) {
 
 bool Experts::can_run(const Chain& chain) {
     const Slots slots = slots_of(chain.up.x(), chain.up.ids());
-    return plan_for(problem_of(chain), slots.n_tokens) != nullptr;
+    Problem problem = problem_of(chain);
+    for (int64_t first = 0; first < slots.top_k; first += most_slots) {
+        problem.top_k = slots_of_part(slots, first);
+        if (!plan_for(problem, slots.n_tokens)) return false;
+    }
+    return true;
 }
 
 bool Experts::run(const Chain& chain, int n_threads) {
-    const Slots slots = slots_of(chain.up.x(), chain.up.ids());
-    if (slots.n_tokens == 0) return true;
-    const moe_plan* plan = plan_for(problem_of(chain), slots.n_tokens);
-    const Weights weights = weights_of(plan, chain);
-    if (!weights) return false;
     moe_experts_args args{};
     args.n_threads = n_threads;
     args.out_layout = MOE_OUT_PER_SLOT;
-    if (const Tensor* w = chain.routing_weights) {
+    if (chain.routing_weights) {
         args.out_layout = MOE_OUT_REDUCED;
-        args.weights = static_cast<const float*>(w->data);
-        args.weights_row_stride = stride_of(w, 2);
-        if (w->nb[1] != sizeof(float) && w->ne[1] > 1) {
-            weights_.resize(static_cast<size_t>(w->ne[1] * w->ne[2]));
-            for (int64_t t = 0; t < w->ne[2]; ++t)
-                for (int64_t j = 0; j < w->ne[1]; ++j)
-                    weights_[static_cast<size_t>(t * w->ne[1] + j)] =
-                        args.weights[t * stride_of(w, 2) + j * stride_of(w, 1)];
-            args.weights = weights_.data();
-            args.weights_row_stride = w->ne[1];
-        }
+        set_routing_weights(chain.routing_weights, args);
     }
-    return call(plan, weights.get(), chain.up, chain.result, args);
+    return call(problem_of(chain), chain.up, chain.result, args,
+                [&](const moe_plan* plan) { return weights_of(plan, chain); });
 }
 
 bool Experts::run_matrix(Tensor* product, int n_threads) {
     const Projection up{product, nullptr, nullptr};
     if (!has_even_rows(up.x()) || !is_dense(product)) return false;
-    const Slots slots = slots_of(up.x(), up.ids());
-    if (slots.n_tokens == 0) return true;
     const Problem problem = problem_of_matrix(product);
-    const moe_plan* plan = plan_for(problem, slots.n_tokens);
-    if (!plan) return false;
-    const Weights weights = weights_of_matrix(plan, problem, product);
-    if (!weights) return false;
     moe_experts_args args{};
     args.n_threads = n_threads;
     args.out_layout = MOE_OUT_PER_SLOT;
     args.stop_before_activation = 1;
-    return call(plan, weights.get(), up, product, args);
+    return call(problem, up, product, args,
+                [&](const moe_plan* plan) { return weights_of_matrix(plan, problem, product); });
 }
 
-bool Experts::call(const moe_plan* plan, const moe_weights* weights, const Projection& first,
-                   Tensor* out, moe_experts_args& args) {
+void Experts::set_routing_weights(const Tensor* w, moe_experts_args& args) {
+    args.weights = static_cast<const float*>(w->data);
+    args.weights_row_stride = stride_of(w, 2);
+    if (w->nb[1] == sizeof(float) || w->ne[1] == 1) return;
+    weights_.resize(static_cast<size_t>(w->ne[1] * w->ne[2]));
+    for (int64_t t = 0; t < w->ne[2]; ++t)
+        for (int64_t j = 0; j < w->ne[1]; ++j)
+            weights_[static_cast<size_t>(t * w->ne[1] + j)] =
+                args.weights[t * stride_of(w, 2) + j * stride_of(w, 1)];
+    args.weights = weights_.data();
+    args.weights_row_stride = w->ne[1];
+}
+
+void Experts::set_input(const Projection& first, const Slots& slots, moe_experts_args& args) {
     const Tensor *x = first.x(), *ids = first.ids();
-    const Slots slots = slots_of(x, ids);
-    moe_workspace* workspace = workspace_for(plan, slots.n_tokens);
-    if (!workspace) return false;
     args.struct_size = sizeof args;
     args.in_layout = MOE_IN_TOKENS;
     args.n_tokens = slots.n_tokens;
@@ -178,30 +192,45 @@ bool Experts::call(const moe_plan* plan, const moe_weights* weights, const Proje
     args.x_row_stride = x->ne[1] == 1 ? stride_of(x, 2) : stride_of(x, 1);
     args.ids = ids->data;
     args.ids_row_stride = stride_of(ids, 1);
+    if (x->ne[1] == 1) return;
     // A slot that counts as a token has its id alone, so ids lie without gaps.
-    if (x->ne[1] != 1) {
-        ids_.resize(static_cast<size_t>(slots.n_tokens));
-        for (int64_t t = 0; t < ids->ne[1]; ++t)
-            std::memcpy(&ids_[static_cast<size_t>(t * ids->ne[0])],
-                        static_cast<const char*>(ids->data) + static_cast<size_t>(t) * ids->nb[1],
-                        static_cast<size_t>(ids->ne[0]) * sizeof(int32_t));
-        args.ids = ids_.data();
-        args.ids_row_stride = 1;
-    }
-    // The allocator of graphs may have given the memory of x to the result.
-    Range written = range_of(out);
-    bool is_apart = !overlap(written, range_of(x)) && !overlap(written, range_of(ids));
-    const size_t n = static_cast<size_t>(out->ne[0] * n_rows(out));
-    if (args.weights) {
-        const Range read{
-            reinterpret_cast<const char*>(args.weights),
-            reinterpret_cast<const char*>(
-                args.weights + (slots.n_tokens - 1) * args.weights_row_stride + slots.top_k)};
-        is_apart = is_apart && !overlap(written, read);
-    }
+    ids_.resize(static_cast<size_t>(slots.n_tokens));
+    for (int64_t t = 0; t < ids->ne[1]; ++t)
+        std::memcpy(&ids_[static_cast<size_t>(t * ids->ne[0])],
+                    static_cast<const char*>(ids->data) + static_cast<size_t>(t) * ids->nb[1],
+                    static_cast<size_t>(ids->ne[0]) * sizeof(int32_t));
+    args.ids = ids_.data();
+    args.ids_row_stride = 1;
+}
+
+bool Experts::call(Problem problem, const Projection& first, Tensor* out, moe_experts_args args,
+                   const std::function<Weights(const moe_plan*)>& load) {
+    const Slots slots = slots_of(first.x(), first.ids());
+    if (slots.n_tokens == 0) return true;
+    set_input(first, slots, args);
+    const bool is_apart = is_apart_from(out, first, slots, args);
+    const int64_t row = out->ne[0];
+    const auto n = static_cast<size_t>(row * n_rows(out));
     if (!is_apart) out_.resize(n);
-    args.out = is_apart ? out->data : out_.data();
-    if (!report(moe_experts(plan, weights, workspace, &args))) return false;
+    float* target = is_apart ? static_cast<float*>(out->data) : out_.data();
+    for (int64_t slot = 0; slot < slots.top_k; slot += most_slots) {
+        problem.top_k = slots_of_part(slots, slot);
+        const moe_plan* plan = plan_for(problem, slots.n_tokens);
+        const Weights weights = plan ? load(plan) : nullptr;
+        moe_workspace* workspace = weights ? workspace_for(plan, slots.n_tokens) : nullptr;
+        if (!workspace) return false;
+        moe_experts_args part = args;
+        part.ids = static_cast<const int32_t*>(args.ids) + slot;
+        part.out = target;
+        if (args.out_layout == MOE_OUT_PER_SLOT) {
+            part.out = target + slot * row;
+            part.out_row_stride = slots.top_k * row;
+        } else {
+            part.weights = args.weights + slot;
+            part.accumulate = slot > 0;
+        }
+        if (!report(moe_experts(plan, weights.get(), workspace, &part))) return false;
+    }
     if (!is_apart) std::memcpy(out->data, out_.data(), n * sizeof(float));
     return true;
 }

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
 #include "chain.hpp"
 #include "interface.hpp"
+#include "loaded_weights.hpp"
 #include "moe/moe.h"
 #include "problem.hpp"
 
@@ -23,7 +25,7 @@ struct WorkspaceDeleter {
 class Experts {
   public:
     bool can_run(const Chain& chain);
-    // False with a sentence on standard error when a call of libmoe fails.
+    // False, with a sentence on standard error, when a call of libmoe fails.
     bool run(const Chain& chain, int n_threads);
     // False, without having done anything, where no plan has this problem.
     bool run_matrix(Tensor* product, int n_threads);
@@ -38,9 +40,11 @@ class Experts {
 
     const moe_plan* plan_for(const Problem& problem, int64_t n_tokens);
     moe_workspace* workspace_for(const moe_plan* plan, int64_t max_tokens);
-    // Fills in what chains and matrices have in common, and calls.
-    bool call(const moe_plan* plan, const moe_weights* weights, const Projection& first,
-              Tensor* out, moe_experts_args& args);
+    void set_routing_weights(const Tensor* weights, moe_experts_args& args);
+    void set_input(const Projection& first, const Slots& slots, moe_experts_args& args);
+    // args has what differs between chains and matrices; `load` gives the weights for a plan.
+    bool call(Problem problem, const Projection& first, Tensor* out, moe_experts_args args,
+              const std::function<Weights(const moe_plan*)>& load);
 
     std::vector<Planned> plans_;
     std::unique_ptr<moe_workspace, WorkspaceDeleter> workspace_;

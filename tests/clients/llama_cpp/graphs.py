@@ -43,7 +43,7 @@ class Graph:
         params = InitParams(1 << 22, None, True)
         self.weights = self.pointer("ggml_init", params)
         self.values = self.pointer("ggml_init", params)
-        self.graph = self.pointer("ggml_new_graph_custom", self.values, ctypes.c_size_t(256), False)
+        self.graph = self.pointer("ggml_new_graph_custom", self.values, ctypes.c_size_t(1024), False)
         self.inputs = []
 
     def pointer(self, function, *arguments):

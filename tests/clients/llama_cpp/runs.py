@@ -24,6 +24,7 @@ CASES = {
     "llama4-f32": ("llama4", {}, {}, "3.14.2"),
     "top-1-f32": ("mixtral", {}, {"top_k": 1}, "3.14.2"),
     "odd-f32": ("qwen3moe", {}, {"intermediate": 80}, "3.14.2"),
+    "many-f32": ("mixtral", {}, {"intermediate": 64, "experts": 80}, "3.14.2"),
     "merged-f32": ("deepseek2", {}, {"is_merged": True}, "3.19.0"),
     "qwen3moe-q4_K": ("qwen3moe", {"all": "q4_K"}, {}, "3.14.2"),
     "qwen3moe-q4_K_M": ("qwen3moe", {"gate": "q4_K", "up": "q5_K", "down": "q6_K"}, {}, "3.14.2"),

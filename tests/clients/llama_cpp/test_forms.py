@@ -18,6 +18,8 @@ from run_models import COUNTS, counts_of_plugin
 os.environ["GGML_BACKEND_PATH"] = os.environ["PLUGIN"]
 
 E, K, T, H, I = 6, 3, 5, 64, 48
+# More than moe.h takes at once, as llama.cpp has when it warms up.
+MANY = 100
 LIMIT, ALPHA = 0.7, 1.3
 
 erf = np.vectorize(math.erf)
@@ -71,18 +73,18 @@ class Layer:
     """A graph of one layer and its result in float64."""
 
     def __init__(self, backend, activation, top_k=K, merged="", biases=False, scales="", x_by_slot=False, has_sum=True,
-                 up_first=False, seed=1):
+                 up_first=False, n_experts=E, seed=1):
         self.random = np.random.default_rng(seed)
         self.g = graphs.Graph(backend)
         self.activation, self.top_k, self.merged, self.biases, self.scales = activation, top_k, merged, biases, scales
-        self.up_first, self.has_sum = up_first, has_sum
-        self.ids = np.array([self.random.permutation(E)[:top_k] for _ in range(T)], np.int32)
+        self.up_first, self.has_sum, self.n_experts = up_first, has_sum, n_experts
+        self.ids = np.array([self.random.permutation(n_experts)[:top_k] for _ in range(T)], np.int32)
         self.x = self.numbers(T, top_k if x_by_slot else 1, H)
         self.routing = np.abs(self.numbers(T, top_k, 1)).astype(np.float32)
         # Ids are a view of longer rows, as those of argsort are.
-        rows = np.concatenate([self.ids, np.full((T, E - top_k), -7, np.int32)], axis=1)
+        rows = np.concatenate([self.ids, np.full((T, n_experts - top_k), -7, np.int32)], axis=1)
         whole = self.g.input(rows)
-        self.ids_node = self.g.make("view_2d", whole, long(top_k), long(T), size(4 * E), size(0))
+        self.ids_node = self.g.make("view_2d", whole, long(top_k), long(T), size(4 * n_experts), size(0))
         self.x_node = self.g.input(self.x)
         self.build()
 
@@ -92,18 +94,18 @@ class Layer:
     # A matrix of every slot's expert times x: the node, and the values.
     def project(self, role, rows, x_node, x):
         columns = x.shape[-1]
-        weights = self.numbers(E, rows, columns) / math.sqrt(columns)
+        weights = self.numbers(self.n_experts, rows, columns) / math.sqrt(columns)
         node = self.g.make("mul_mat_id", self.g.weight(weights), x_node, self.ids_node)
         x = np.broadcast_to(x, (T, self.top_k, columns)).astype(np.float64)
         values = np.einsum("tkrc,tkc->tkr", weights[self.ids].astype(np.float64), x)
         if role in self.scales:
-            scales = np.abs(self.numbers(E))
-            each = self.g.make("reshape_3d", self.g.weight(scales), long(1), long(E), long(1))
-            each = self.g.make("repeat_4d", each, long(1), long(E), long(T), long(1))
+            scales = np.abs(self.numbers(self.n_experts))
+            each = self.g.make("reshape_3d", self.g.weight(scales), long(1), long(self.n_experts), long(1))
+            each = self.g.make("repeat_4d", each, long(1), long(self.n_experts), long(T), long(1))
             node = self.g.make("mul", node, self.g.make("get_rows", each, self.ids_node))
             values = values * scales[self.ids][..., None]
         if self.biases:
-            bias = self.numbers(E, rows)
+            bias = self.numbers(self.n_experts, rows)
             node = self.g.make("add_id", node, self.g.weight(bias), self.ids_node)
             values = values + bias[self.ids]
         return node, values
@@ -232,6 +234,9 @@ class Forms(unittest.TestCase):
     def test_slots(self):
         for top_k in (1, 2, E):
             self.check("swiglu", top_k=top_k)
+        for activation, expect in (("swiglu", "chains"), ("reglu", "matrices")):
+            self.check(activation, expect, top_k=MANY, n_experts=MANY + 28)
+        self.check("swiglu", "slot_chains", top_k=MANY, n_experts=MANY, has_sum=False)
 
     def test_x_of_each_slot(self):
         self.check("swiglu", "slot_chains", x_by_slot=True, has_sum=False)

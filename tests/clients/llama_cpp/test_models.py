@@ -42,7 +42,7 @@ class Models(unittest.TestCase):
         arch, _, sizes, _ = CASES[name]
         defaults = {"qwen3moe": (3, 8), "mixtral": (2, 8), "gpt-oss": (4, 8), "deepseek2": (4, 16), "llama4": (1, 8)}
         top_k, experts = defaults[arch]
-        return sizes.get("top_k", top_k), experts
+        return sizes.get("top_k", top_k), sizes.get("experts", experts)
 
     def tasks(self, names, **options):
         return [{"name": name, "path": self.files.path(name), "sequences": SEQUENCES, "tokens": LENGTH, **options}

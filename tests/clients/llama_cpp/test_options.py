@@ -84,6 +84,30 @@ class Abort(unittest.TestCase):
         self.assertEqual((answer.returncode, answer.stdout), (0, "2 0\n"), answer.stderr)
 
 
+class WarmUp(unittest.TestCase):
+    def test_every_expert_of_every_token(self):
+        # As llama.cpp's programs do before the first prompt: more slots than moe.h takes at once.
+        for version in VERSIONS:
+            with tempfile.TemporaryDirectory() as folder:
+                answer = runs.python(WARM_UP, runs.HERE, runs.libraries(version), runs.Files(folder).path("many-f32"),
+                                     GGML_BACKEND_PATH=runs.PLUGIN)
+            self.assertEqual((answer.returncode, answer.stdout), (0, "0 0 0\n"), answer.stderr)
+            self.assertEqual(answer.stderr, "")
+
+
+# Statuses of a warm-up and of a decode after it, and how many matrices ran alone.
+WARM_UP = """
+import ctypes, sys
+sys.path.insert(0, sys.argv[1])
+import libllama, run_models
+library = libllama.Llama(sys.argv[2])
+context = libllama.Context(libllama.Model(library, sys.argv[3]))
+library.llama.llama_set_warmup(context.handle, ctypes.c_bool(True))
+first = context.decode([(0, 0, 1), (0, 1, 2)])
+library.llama.llama_set_warmup(context.handle, ctypes.c_bool(False))
+print(first, context.decode([(0, 2, 3)]), run_models.counts_of_plugin()[3])
+"""
+
 # A decode that the callback ends in the plug-in's part of the graph, then one that it lets through.
 ABORT = """
 import ctypes, os, sys
