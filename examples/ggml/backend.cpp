@@ -11,6 +11,7 @@
 #include "chain.hpp"
 #include "experts.hpp"
 #include "host.hpp"
+#include "known_graphs.hpp"
 #include "loops.hpp"
 #include "names.hpp"
 #include "values.hpp"
@@ -38,10 +39,11 @@ class Computer {
             const bool is_wanted = !host.has_compute_flag || node->flags & flag_compute;
             if (is_wanted && !is_empty(node)) nodes_.push_back(node);
         }
-        const Steps steps(nodes_, [this](const Chain& chain) { return experts_.can_run(chain); });
-        for (const Step& step : steps.list()) {
+        KnownGraph& known = known_graphs_.get(
+            nodes_, [this](const Chain& chain) { return experts_.can_run(chain); });
+        for (const Step& step : known.steps.list()) {
             if (abort_ && abort_(abort_data_)) return Status::aborted;
-            if (!run(step)) return Status::failed;
+            if (!run(step, known)) return Status::failed;
         }
         return Status::success;
     }
@@ -54,10 +56,10 @@ class Computer {
     }
 
   private:
-    bool run(const Step& step) {
+    bool run(const Step& step, KnownGraph& known) {
         if (step.chain) {
             ++(step.chain->routing_weights ? counts.chains : counts.slot_chains);
-            return experts_.run(*step.chain, n_threads_);
+            return experts_.run(*step.chain, known.chains[step.index], n_threads_);
         }
         if (op_of(step.node) == Op::mul_mat_id && experts_.run_matrix(step.node, n_threads_)) {
             ++counts.matrices;
@@ -71,6 +73,7 @@ class Computer {
     }
 
     Experts experts_;
+    KnownGraphs known_graphs_;
     std::vector<Tensor*> nodes_;
     int n_threads_ = 0;
     AbortCallback abort_ = nullptr;

@@ -269,9 +269,10 @@ Steps::Steps(const std::vector<Tensor*>& nodes, const std::function<bool(const C
     }
     for (size_t i = 0; i < nodes.size(); ++i) {
         if (chain_at[i] >= 0)
-            list_.push_back({nullptr, &chains_[static_cast<size_t>(chain_at[i])]});
+            list_.push_back({nullptr, &chains_[static_cast<size_t>(chain_at[i])],
+                             static_cast<size_t>(chain_at[i])});
         else if (!is_done[i] && !is_pass_through(nodes[i]))
-            list_.push_back({nodes[i], nullptr});
+            list_.push_back({nodes[i], nullptr, 0});
     }
 }
 

@@ -2,6 +2,7 @@
 // and up over the activation and down to the weighted sum of a token's slots.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <vector>
 
@@ -45,6 +46,7 @@ struct Chain {
 struct Step {
     Tensor* node;        // to be computed by itself; null with a chain
     const Chain* chain;  // writes its result
+    size_t index;        // of the chain
 };
 
 // The chains live as long as this.
@@ -54,6 +56,7 @@ class Steps {
     Steps(const std::vector<Tensor*>& nodes, const std::function<bool(const Chain&)>& can_run);
 
     const std::vector<Step>& list() const { return list_; }
+    size_t n_chains() const { return chains_.size(); }
 
   private:
     std::vector<Chain> chains_;

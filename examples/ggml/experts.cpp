@@ -146,7 +146,7 @@ bool Experts::can_run(const Chain& chain) {
     return true;
 }
 
-bool Experts::run(const Chain& chain, int n_threads) {
+bool Experts::run(const Chain& chain, Prepared& prepared, int n_threads) {
     moe_experts_args args{};
     args.n_threads = n_threads;
     args.out_layout = MOE_OUT_PER_SLOT;
@@ -154,8 +154,15 @@ bool Experts::run(const Chain& chain, int n_threads) {
         args.out_layout = MOE_OUT_REDUCED;
         set_routing_weights(chain.routing_weights, args);
     }
-    return call(problem_of(chain), chain.up, chain.result, args,
-                [&](const moe_plan* plan) { return weights_of(plan, chain); });
+    if (!prepared.problem) prepared.problem = problem_of(chain);
+    return call(*prepared.problem, chain.up, chain.result, args, [&](const moe_plan* plan) {
+        const uint64_t generation = weights_generation();
+        if (prepared.weights && prepared.generation == generation) return prepared.weights;
+        const Loaded loaded = weights_of(plan, chain);
+        prepared.weights = loaded.is_kept ? loaded.weights : nullptr;
+        prepared.generation = generation;
+        return loaded.weights;
+    });
 }
 
 bool Experts::run_matrix(Tensor* product, int n_threads) {
@@ -166,8 +173,9 @@ bool Experts::run_matrix(Tensor* product, int n_threads) {
     args.n_threads = n_threads;
     args.out_layout = MOE_OUT_PER_SLOT;
     args.stop_before_activation = 1;
-    return call(problem, up, product, args,
-                [&](const moe_plan* plan) { return weights_of_matrix(plan, problem, product); });
+    return call(problem, up, product, args, [&](const moe_plan* plan) {
+        return weights_of_matrix(plan, problem, product).weights;
+    });
 }
 
 void Experts::set_routing_weights(const Tensor* w, moe_experts_args& args) {
@@ -203,8 +211,8 @@ void Experts::set_input(const Projection& first, const Slots& slots, moe_experts
     args.ids_row_stride = 1;
 }
 
-bool Experts::call(Problem problem, const Projection& first, Tensor* out, moe_experts_args args,
-                   const std::function<Weights(const moe_plan*)>& load) {
+bool Experts::call(const Problem& whole, const Projection& first, Tensor* out,
+                   moe_experts_args args, const std::function<Weights(const moe_plan*)>& load) {
     const Slots slots = slots_of(first.x(), first.ids());
     if (slots.n_tokens == 0) return true;
     set_input(first, slots, args);
@@ -213,6 +221,7 @@ bool Experts::call(Problem problem, const Projection& first, Tensor* out, moe_ex
     const auto n = static_cast<size_t>(row * n_rows(out));
     if (!is_apart) out_.resize(n);
     float* target = is_apart ? static_cast<float*>(out->data) : out_.data();
+    Problem problem = whole;
     for (int64_t slot = 0; slot < slots.top_k; slot += most_slots) {
         problem.top_k = slots_of_part(slots, slot);
         const moe_plan* plan = plan_for(problem, slots.n_tokens);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "chain.hpp"
@@ -22,11 +23,18 @@ struct WorkspaceDeleter {
     void operator()(moe_workspace* workspace) const { moe_workspace_destroy(workspace); }
 };
 
+// What is kept of a chain from one run to the next, as long as its tensors are what they were.
+struct Prepared {
+    std::optional<Problem> problem;
+    Weights weights;
+    uint64_t generation = 0;
+};
+
 class Experts {
   public:
     bool can_run(const Chain& chain);
     // False, with a sentence on standard error, when a call of libmoe fails.
-    bool run(const Chain& chain, int n_threads);
+    bool run(const Chain& chain, Prepared& prepared, int n_threads);
     // False, without having done anything, where no plan has this problem.
     bool run_matrix(Tensor* product, int n_threads);
 
@@ -43,7 +51,7 @@ class Experts {
     void set_routing_weights(const Tensor* weights, moe_experts_args& args);
     void set_input(const Projection& first, const Slots& slots, moe_experts_args& args);
     // args has what differs between chains and matrices; `load` gives the weights for a plan.
-    bool call(Problem problem, const Projection& first, Tensor* out, moe_experts_args args,
+    bool call(const Problem& whole, const Projection& first, Tensor* out, moe_experts_args args,
               const std::function<Weights(const moe_plan*)>& load);
 
     std::vector<Planned> plans_;

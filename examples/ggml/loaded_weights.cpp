@@ -1,6 +1,7 @@
 #include "loaded_weights.hpp"
 
 #include <array>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -23,6 +24,7 @@ struct Key {
 
 std::mutex guard;
 std::map<Key, Weights> kept;
+std::atomic<uint64_t> generation{1};
 
 // Tensors of one load, with the formats that they point to.
 class List {
@@ -119,24 +121,24 @@ class List {
 };
 
 // `more` lives as long as the weights.
-Weights get(const moe_plan* plan, const List& list, std::shared_ptr<void> more) {
+Loaded get(const moe_plan* plan, const List& list, std::shared_ptr<void> more) {
     Key key;
     key.tensors = list.addresses();
-    if (moe_plan_layout_id(plan, key.layout.data()) != MOE_OK) return nullptr;
+    if (moe_plan_layout_id(plan, key.layout.data()) != MOE_OK) return {};
     const std::lock_guard lock(guard);
     if (list.is_constant())
-        if (const auto found = kept.find(key); found != kept.end()) return found->second;
+        if (const auto found = kept.find(key); found != kept.end()) return {found->second, true};
     moe_weights* raw = list.load(plan);
-    if (!raw) return nullptr;
+    if (!raw) return {};
     Weights weights(
         raw, [more](const moe_weights* w) { moe_weights_destroy(const_cast<moe_weights*>(w)); });
     if (list.is_constant()) kept.emplace(std::move(key), weights);
-    return weights;
+    return {weights, list.is_constant()};
 }
 
 }  // namespace
 
-Weights weights_of(const moe_plan* plan, const Chain& chain) {
+Loaded weights_of(const moe_plan* plan, const Chain& chain) {
     const bool is_merged = chain.order != MOE_GATE_UP_NONE;
     List list;
     list.add_matrix(MOE_ROLE_GATE, chain.gate, MOE_GATE_UP_NONE);
@@ -148,14 +150,14 @@ Weights weights_of(const moe_plan* plan, const Chain& chain) {
     return get(plan, list, nullptr);
 }
 
-Weights weights_of_matrix(const moe_plan* plan, const Problem& problem, const Tensor* product) {
+Loaded weights_of_matrix(const moe_plan* plan, const Problem& problem, const Tensor* product) {
     uint64_t bytes = 0, no_scales = 0;
     if (moe_format_size(&problem.down, problem.hidden, problem.intermediate, &bytes, &no_scales) !=
         MOE_OK)
-        return nullptr;
+        return {};
     // Untouched pages of zeros take address space alone.
     std::shared_ptr<void> zeros(std::calloc(1, bytes), std::free);
-    if (!zeros) return nullptr;
+    if (!zeros) return {};
     List list;
     list.add_matrix(MOE_ROLE_UP, Projection{product, nullptr, nullptr}, MOE_GATE_UP_NONE);
     list.add_stand_in(MOE_ROLE_DOWN, problem.down, problem.n_experts, problem.hidden,
@@ -166,13 +168,18 @@ Weights weights_of_matrix(const moe_plan* plan, const Problem& problem, const Te
 void forget_weights(const void* memory, size_t bytes) {
     const char* begin = static_cast<const char*>(memory);
     const std::lock_guard lock(guard);
-    std::erase_if(kept, [&](const auto& entry) {
+    const size_t dropped = std::erase_if(kept, [&](const auto& entry) {
         for (const void* address : entry.first.tensors) {
             const char* at = static_cast<const char*>(address);
             if (at >= begin && at < begin + bytes) return true;
         }
         return false;
     });
+    if (dropped > 0) ++generation;
+}
+
+uint64_t weights_generation() {
+    return generation;
 }
 
 }  // namespace moe::ggml

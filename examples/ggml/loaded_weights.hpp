@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 
 #include "chain.hpp"
@@ -12,12 +13,19 @@ namespace moe::ggml {
 
 using Weights = std::shared_ptr<const moe_weights>;
 
-// Kept for the next call as long as the tensors are weights of a model. Null when libmoe refuses
-// them, with the reason on standard error. Any thread.
-Weights weights_of(const moe_plan* plan, const Chain& chain);
-Weights weights_of_matrix(const moe_plan* plan, const Problem& problem, const Tensor* product);
+// Without weights when libmoe refuses them; standard error has the reason. is_kept: they stay what
+// they are while weights_generation() does, because the tensors are weights of a model. Any thread.
+struct Loaded {
+    Weights weights;
+    bool is_kept = false;
+};
+
+Loaded weights_of(const moe_plan* plan, const Chain& chain);
+Loaded weights_of_matrix(const moe_plan* plan, const Problem& problem, const Tensor* product);
 
 // Drops what was read from these bytes, which change or go away.
 void forget_weights(const void* memory, size_t bytes);
+// Another number after weights were dropped.
+uint64_t weights_generation();
 
 }  // namespace moe::ggml
