@@ -33,9 +33,11 @@ class Matcher {
     std::optional<Chain> chain_of(Tensor* down) {
         Chain chain;
         inner_.clear();
+        is_whole_ = true;
         const Tensor* x = without_reshapes(down->src[1]);
         if (!match_activation(x, chain) || !is_consistent(chain, down)) return {};
         collect(down->src[1], chain);
+        if (!is_whole_) return {};
         chain.down.product = down;
         Tensor* rows = end_of_slot_rows(down, chain);
         const std::vector<const Tensor*> until_rows = inner_;
@@ -121,11 +123,17 @@ class Matcher {
                w->ne[2] == chain.up.weights()->ne[2] && has_even_rows(up->src[1]);
     }
 
-    // Everything between the matrices: what is computed inside the chain.
+    // Everything between the matrices: what is computed inside the chain. A value that another
+    // graph has computed may have lost its sources since, so that a chain must lie in one.
     void collect(const Tensor* value, const Chain& chain) {
         const bool is_x_or_ids = value == chain.up.x() || value == chain.up.ids();
-        if (is_x_or_ids || !place_.count(value) || is_known(value)) return;
-        inner_.push_back(value);
+        if (is_x_or_ids || op_of(value) == Op::none || is_known(value)) return;
+        if (place_.count(value)) {
+            inner_.push_back(value);
+        } else if (!is_pass_through(value)) {
+            is_whole_ = false;
+            return;
+        }
         if (op_of(value) == Op::repeat) return;
         for (const Tensor* source : value->src)
             if (source) collect(source, chain);
@@ -142,8 +150,9 @@ class Matcher {
         Tensor* user = only_user(rows);
         if (user && op_of(user) == Op::mul && user->src[0] == rows &&
             expert_scales_of_slots(user->src[1]) && user->src[1]->src[1] == down->src[2]) {
-            chain.down.scales = expert_scales_of_slots(user->src[1]);
             collect(user->src[1], chain);
+            if (!is_whole_) return rows;
+            chain.down.scales = expert_scales_of_slots(user->src[1]);
             rows = user;
             inner_.push_back(rows);
             user = only_user(rows);
@@ -251,6 +260,7 @@ class Matcher {
     std::unordered_map<const Tensor*, size_t> place_;
     std::unordered_map<const Tensor*, std::vector<Tensor*>> users_;
     std::vector<const Tensor*> inner_;
+    bool is_whole_ = true;
 };
 
 }  // namespace
