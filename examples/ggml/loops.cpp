@@ -20,9 +20,18 @@ char* row(const Tensor* t, int64_t i1, int64_t i2, int64_t i3) {
     return static_cast<char*>(t->data) + step(1, i1) + step(2, i2) + step(3, i3);
 }
 
-float& value(char* row, const Tensor* t, int64_t column) {
-    const int64_t i = t->ne[0] == 1 ? 0 : column;
-    return *reinterpret_cast<float*>(row + static_cast<size_t>(i) * t->nb[0]);
+// One row: where it begins, and the distance of its values. A row of one value stands for any
+// length.
+struct Row {
+    float* values;
+    int64_t step;
+
+    float& operator[](int64_t column) const { return values[column * step]; }
+};
+
+Row row_of(const Tensor* t, int64_t i1, int64_t i2, int64_t i3) {
+    const int64_t step = t->ne[0] == 1 ? 0 : static_cast<int64_t>(t->nb[0] / sizeof(float));
+    return {reinterpret_cast<float*>(row(t, i1, i2, i3)), step};
 }
 
 template <class Visit>
@@ -34,19 +43,18 @@ void for_each_row(const Tensor* t, Visit visit) {
 
 template <class Function>
 void map_one(Tensor* out, Function function) {
-    const Tensor* a = out->src[0];
     for_each_row(out, [&](int64_t i1, int64_t i2, int64_t i3) {
-        char *to = row(out, i1, i2, i3), *from = row(a, i1, i2, i3);
-        for (int64_t i = 0; i < out->ne[0]; ++i) value(to, out, i) = function(value(from, a, i));
+        const Row to = row_of(out, i1, i2, i3), from = row_of(out->src[0], i1, i2, i3);
+        for (int64_t i = 0; i < out->ne[0]; ++i) to[i] = function(from[i]);
     });
 }
 
 template <class Function>
 void map_two(Tensor* out, const Tensor* a, const Tensor* b, Function function) {
     for_each_row(out, [&](int64_t i1, int64_t i2, int64_t i3) {
-        char *to = row(out, i1, i2, i3), *left = row(a, i1, i2, i3), *right = row(b, i1, i2, i3);
-        for (int64_t i = 0; i < out->ne[0]; ++i)
-            value(to, out, i) = function(value(left, a, i), value(right, b, i));
+        const Row to = row_of(out, i1, i2, i3);
+        const Row left = row_of(a, i1, i2, i3), right = row_of(b, i1, i2, i3);
+        for (int64_t i = 0; i < out->ne[0]; ++i) to[i] = function(left[i], right[i]);
     });
 }
 
@@ -145,10 +153,9 @@ int32_t id_at(const Tensor* ids, int64_t slot, int64_t token) {
 void add_rows_by_id(Tensor* out) {
     const Tensor *a = out->src[0], *b = out->src[1], *ids = out->src[2];
     for_each_row(out, [&](int64_t j, int64_t t, int64_t i3) {
-        char *to = row(out, j, t, i3), *from = row(a, j, t, i3);
-        char* bias = static_cast<char*>(b->data) + static_cast<size_t>(id_at(ids, j, t)) * b->nb[1];
-        for (int64_t i = 0; i < out->ne[0]; ++i)
-            value(to, out, i) = value(from, a, i) + value(bias, b, i);
+        const Row to = row_of(out, j, t, i3), from = row_of(a, j, t, i3);
+        const Row bias = row_of(b, id_at(ids, j, t), 0, 0);
+        for (int64_t i = 0; i < out->ne[0]; ++i) to[i] = from[i] + bias[i];
     });
 }
 
@@ -156,8 +163,8 @@ void add_rows_by_id(Tensor* out) {
 void take_rows(Tensor* out) {
     const Tensor *a = out->src[0], *ids = out->src[1];
     for_each_row(out, [&](int64_t j, int64_t t, int64_t i3) {
-        char *to = row(out, j, t, i3), *from = row(a, id_at(ids, j, t), t, i3);
-        for (int64_t i = 0; i < out->ne[0]; ++i) value(to, out, i) = value(from, a, i);
+        const Row to = row_of(out, j, t, i3), from = row_of(a, id_at(ids, j, t), t, i3);
+        for (int64_t i = 0; i < out->ne[0]; ++i) to[i] = from[i];
     });
 }
 
@@ -214,9 +221,10 @@ bool multiply_by_id(Tensor* out) {
             const float* w = rows.get(first, n);
             if (!w) return false;
             for (const auto& [j, t] : slots) {
-                const auto* from = reinterpret_cast<const float*>(row(x, j, t, 0));
+                const float* from = row_of(x, j, t, 0).values;
+                const Row to = row_of(out, j, t, 0);
                 for (int64_t i = 0; i < n; ++i)
-                    value(row(out, j, t, 0), out, first + i) =
+                    to[first + i] =
                         static_cast<float>(dot(w + i * weights->ne[0], from, weights->ne[0]));
             }
         }
