@@ -2,12 +2,10 @@
 
     python3 packages.py FOLDER      fetch what is not there yet, by npm
 """
-import json
 import pathlib
-import re
 import subprocess
 import sys
-import tarfile
+import tempfile
 
 PACKAGE = "@node-llama-cpp/linux-x64"
 # Package to ggml: one or more of every generation of the backend interface, oldest first.
@@ -22,19 +20,17 @@ def libraries(folder, version):
 
 def fetch(folder, version):
     target = pathlib.Path(folder) / version
-    if (target / "package.json").exists():
+    if target.exists():
         return
-    target.mkdir(parents=True, exist_ok=True)
-    answer = subprocess.run(["npm", "pack", "--json", "--silent", f"{PACKAGE}@{version}"], cwd=target, check=True,
-                            stdout=subprocess.PIPE, text=True).stdout
-    name = re.sub(r"[@/]", lambda match: "" if match[0] == "@" else "-", json.loads(answer)[0]["filename"])
-    with tarfile.open(target / name) as archive:
-        for member in archive.getmembers():
-            member.name = member.name.partition("/")[2]
-            archive.extract(member, target, filter="data")
-    (target / name).unlink()
+    with tempfile.TemporaryDirectory(dir=folder) as temporary:
+        subprocess.run(["npm", "pack", "--silent", f"{PACKAGE}@{version}"], cwd=temporary, check=True, stdout=subprocess.DEVNULL)
+        archive = next(pathlib.Path(temporary).glob("*.tgz"))
+        unpacked = pathlib.Path(temporary) / "package"
+        subprocess.run(["tar", "-xzf", archive.name], cwd=temporary, check=True)
+        unpacked.rename(target)
 
 
 if __name__ == "__main__":
+    pathlib.Path(sys.argv[1]).mkdir(parents=True, exist_ok=True)
     for each in (*VERSIONS, TOO_OLD):
         fetch(sys.argv[1], each)
