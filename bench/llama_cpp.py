@@ -1,6 +1,6 @@
 """Tokens per second of a stock llama.cpp without and with libggml-libmoe.so, by turns, on a model of a few layers of true size.
 
-    PACKAGES=folder PLUGIN=libggml-libmoe.so python3 bench/llama_cpp.py [--layers 4] [--threads 2] [--rounds 5] [--version 3.22.1]
+    PACKAGES=folder PLUGIN=libggml-libmoe.so python3 bench/llama_cpp.py [--layers 4] [--threads 2] [--rounds 5] [--version 3.22.1] [--read]
 
 The model is written to a temporary folder: Qwen3-30B-A3B's sizes, Q4_K_M's types (down is Q6_K in every other layer), random
 weights that repeat after eight experts, a vocabulary of 288. Each side is a process of its own that waits while the other one
@@ -78,11 +78,11 @@ def attach_pool(library, context, n_threads, poll):
     return pool
 
 
-def serve(folder, path, n_threads, polling):
+def serve(folder, path, n_threads, polling, use_mmap):
     """A child: reads "prompt" and "decode" from standard input, answers seconds."""
     library = libllama.Llama(folder)
     assert ("LIBMOE" in library.devices()) == ("GGML_BACKEND_PATH" in os.environ), "the plug-in was not loaded"
-    model = libllama.Model(library, path)
+    model = libllama.Model(library, path, use_mmap)
     context = libllama.Context(model, 1, PROMPT + DECODE, n_threads, is_exact=False)
     if polling != "none":
         attach_pool(library, context, n_threads, int(polling))
@@ -120,9 +120,9 @@ class Child:
         self.process.wait()
 
 
-def measure(folder, path, n_threads, polling, rounds):
+def measure(folder, path, n_threads, polling, rounds, use_mmap):
     """Median tokens per second, and the median ratio of neighbours, of prompt and decode."""
-    sides = {"stock": Child(False, folder, path, n_threads, polling), "libmoe": Child(True, folder, path, n_threads, polling)}
+    sides = {side: Child(side == "libmoe", folder, path, n_threads, polling, int(use_mmap)) for side in ("stock", "libmoe")}
     seconds = {(side, what): [] for side in sides for what in ("prompt", "decode")}
     for i in range(rounds + 1):
         for side in sorted(sides, reverse=i % 2):
@@ -145,6 +145,7 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--version", default=list(packages.VERSIONS)[-1])
+    parser.add_argument("--read", action="store_true", help="read the file instead of mapping it")
     parser.add_argument("--polling", default="50,0,none")
     options = parser.parse_args()
     folder = packages.libraries(os.environ["PACKAGES"], options.version)
@@ -155,11 +156,11 @@ def main():
         print(f"ggml {library.version}, {options.layers} layers, {options.threads} threads, {os.path.getsize(path) / 1e9:.2f} GB",
               flush=True)
         for polling in options.polling.split(","):
-            print(json.dumps(measure(folder, path, options.threads, polling, options.rounds)), flush=True)
+            print(json.dumps(measure(folder, path, options.threads, polling, options.rounds, not options.read)), flush=True)
 
 
 if __name__ == "__main__":
     if "--serve" in sys.argv:
-        serve(sys.argv[2], sys.argv[3], int(sys.argv[4]), sys.argv[5])
+        serve(sys.argv[2], sys.argv[3], int(sys.argv[4]), sys.argv[5], sys.argv[6] == "1")
     else:
         main()
