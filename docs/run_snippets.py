@@ -26,7 +26,7 @@ PATHS = re.compile(r"export (LIBMOE|PREFIX)=\S+(?: +#.*)?")
 BORDER = "---- end of block "
 
 # Where the tools of a language are and what they may write; of libmoe they say nothing. And no tool asks the network.
-KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "CARGO_HOME", "RUSTUP_HOME", "GOROOT", "GOPATH", "GOCACHE", "PYENV_ROOT")
+KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "CARGO_HOME", "RUSTUP_HOME", "GOROOT", "GOPATH", "GOCACHE", "PYENV_ROOT", "NODE_EXTRA_CA_CERTS")
 OFFLINE = {"CARGO_NET_OFFLINE": "true", "GOTOOLCHAIN": "local", "GOPROXY": "off"}
 
 

@@ -3,7 +3,7 @@
 
     alone.py BUILD [part of a path]
 
-Syntax only, with the flags of the unity file that includes it. Targets: the library and the command.
+Syntax only, with the flags of the unity file that includes it. Targets: the library, the command and the backend of ggml.
 """
 import concurrent.futures
 import json
@@ -14,7 +14,7 @@ import shlex
 import subprocess
 import sys
 
-TARGETS = re.compile(r"/(moe_objects|moe_command)\.dir/Unity/")
+TARGETS = re.compile(r"/(moe_objects|moe_command|ggml_libmoe)\.dir/Unity/")
 INCLUDE = re.compile(r'^#include "(.+)"', re.M)
 
 

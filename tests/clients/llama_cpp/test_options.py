@@ -1,0 +1,128 @@
+"""How a model is loaded and run: mapped or read, threads, long prompts, values that are watched, an abort.
+
+    PACKAGES=folder PLUGIN=libggml-libmoe.so python3 test_options.py"""
+import os
+import tempfile
+import unittest
+
+import numpy as np
+
+import libllama
+import packages
+import runs
+from run_models import COUNTS
+
+# Of the first and the last interface.
+VERSIONS = (list(packages.VERSIONS)[0], list(packages.VERSIONS)[-1])
+
+
+class Options(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.files = runs.Files(cls.folder.name)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def run_each(self, version, case, options, has_plugin=True):
+        tasks = [{"name": name, "path": self.files.path(case), **each} for name, each in options.items()]
+        return runs.run(version, tasks, has_plugin, self.folder.name)
+
+    def both(self, results, name):
+        return np.concatenate([results[f"{name}/prompt"], results[f"{name}/decode"]])
+
+    def test_mapped_or_read(self):
+        for version in VERSIONS:
+            found = self.run_each(version, "qwen3moe-q4_K_M", {"mapped": {}, "read": {"use_mmap": False}})
+            np.testing.assert_array_equal(self.both(found, "read"), self.both(found, "mapped"))
+
+    def test_the_second_model_of_a_process(self):
+        # Its weights may lie where those of the first did.
+        tasks = [{"name": str(i), "path": self.files.path(case), "use_mmap": False} for i, case in
+                 enumerate(("gpt-oss-f32", "qwen3moe-f32", "gpt-oss-f32", "gpt-oss-mxfp4", "gpt-oss-f32"))]
+        found = runs.run(VERSIONS[-1], tasks, True, self.folder.name)
+        for i in ("2", "4"):
+            np.testing.assert_array_equal(self.both(found, i), self.both(found, "0"))
+
+    def test_two_threads(self):
+        found = self.run_each(VERSIONS[-1], "qwen3moe-f32", {"two": {"threads": 2}, "one": {}})
+        difference = np.abs(self.both(found, "one") - self.both(found, "two")).max()
+        self.assertLessEqual(difference, 1e-5 * np.abs(self.both(found, "two")).max())
+
+    def test_a_long_prompt(self):
+        # More tokens in one call than a first plan takes.
+        options = {"long": {"sequences": 8, "tokens": 80}}
+        stock = self.run_each(VERSIONS[-1], "gpt-oss-f32", options, has_plugin=False)
+        found = self.run_each(VERSIONS[-1], "gpt-oss-f32", options)
+        a, b = self.both(found, "long"), self.both(stock, "long")
+        # A few of 648 tokens choose other experts for a difference in the last digit, and what follows them sees it.
+        off = np.abs(a - b).max(axis=1) / np.abs(b).max()
+        self.assertLessEqual(np.median(off), 1e-5)
+        self.assertGreater(np.mean(off < 1e-5), 0.9)
+
+    def test_values_that_are_watched(self):
+        # Every operation is then a graph of its own: no chain, the same result.
+        for version in VERSIONS:
+            for case in ("qwen3moe-f32", "gpt-oss-f32", "odd-f32", "deepseek2-q4_K"):
+                with self.subTest(f"{version} {case}"):
+                    found = self.run_each(version, case, {"plain": {}, "watched": {"watch": "all"}})
+                    counts = dict(zip(COUNTS, found["watched/counts"]))
+                    self.assertEqual((counts["chains"], counts["slot_chains"]), (0, 0))
+                    self.assertGreater(counts["matrices"], 0)
+                    self.assertGreater(counts["loops"], 0)
+                    a, b = self.both(found, "watched"), self.both(found, "plain")
+                    self.assertLessEqual(np.abs(a - b).max(), 1e-5 * np.abs(b).max())
+
+
+class Abort(unittest.TestCase):
+    def test_abort_callback(self):
+        with tempfile.TemporaryDirectory() as folder:
+            answer = runs.python(ABORT, runs.HERE, runs.libraries(VERSIONS[-1]), runs.Files(folder).path("qwen3moe-f32"),
+                                 GGML_BACKEND_PATH=runs.PLUGIN)
+        self.assertEqual((answer.returncode, answer.stdout), (0, "2 0\n"), answer.stderr)
+
+
+class WarmUp(unittest.TestCase):
+    def test_every_expert_of_every_token(self):
+        # As llama.cpp's programs do before the first prompt: more slots than moe.h takes at once.
+        for version in VERSIONS:
+            with tempfile.TemporaryDirectory() as folder:
+                answer = runs.python(WARM_UP, runs.HERE, runs.libraries(version), runs.Files(folder).path("many-f32"),
+                                     GGML_BACKEND_PATH=runs.PLUGIN)
+            self.assertEqual((answer.returncode, answer.stdout), (0, "0 0 0\n"), answer.stderr)
+            self.assertEqual(answer.stderr, "")
+
+
+# Statuses of a warm-up and of a decode after it, and how many matrices ran alone.
+WARM_UP = """
+import ctypes, sys
+sys.path.insert(0, sys.argv[1])
+import libllama, run_models
+library = libllama.Llama(sys.argv[2])
+context = libllama.Context(libllama.Model(library, sys.argv[3]))
+library.llama.llama_set_warmup(context.handle, ctypes.c_bool(True))
+first = context.decode([(0, 0, 1), (0, 1, 2)])
+library.llama.llama_set_warmup(context.handle, ctypes.c_bool(False))
+print(first, context.decode([(0, 2, 3)]), run_models.counts_of_plugin()[3])
+"""
+
+# A decode that the callback ends in the plug-in's part of the graph, then one that it lets through.
+ABORT = """
+import ctypes, os, sys
+sys.path.insert(0, sys.argv[1])
+import libllama, run_models
+library = libllama.Llama(sys.argv[2])
+model = libllama.Model(library, sys.argv[3])
+wants_abort = True
+def on_abort():
+    return wants_abort and run_models.counts_of_plugin()[0] > 1
+context = libllama.Context(model, on_abort=on_abort)
+first = context.decode([(0, 0, 1)])
+wants_abort = False
+print(first, context.decode([(0, 0, 1)]))
+"""
+
+if __name__ == "__main__":
+    unittest.main()
