@@ -403,6 +403,7 @@ moe_plan::moe_plan(moe_runtime* shared_runtime, const moe_plan_desc& desc,
     take_formats(layout, desc);
     take_slice(layout, desc, runtime->memory);
     layout.keeps_tables_apart = is_cuda() && desc.unfused == 1;
+    layout.keeps_biases = is_cuda() && desc.x_type == MOE_TYPE_F32;
     if (is_cuda() && desc.device == MOE_DEVICE_AUTO && !can_lay_out_on_device(layout)) {
         use_cpu(*this, desc, "its slice cannot be packed");
         layout.device = device;

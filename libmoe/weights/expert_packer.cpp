@@ -28,7 +28,8 @@ void ExpertPacker::pack_rows(moe_role role, int64_t index, TileRows rows, std::b
     const DevicePlacement::Region& region = placement_.matrices[owner];
     const uint32_t* columns = constants.set_columns(owner, index, rows, source, name.text);
     const uint32_t* order = region.table == ColumnTable::order ? columns : nullptr;
-    const float global = moe::pack(source, region.type, rows, to, name.text, order);
+    const float global =
+        moe::pack(source, region.type, rows, to, name.text, order, layout_.keeps_biases);
     constants.set(owner, index, rows, global, source);
 }
 

@@ -204,6 +204,8 @@ std::array<uint8_t, 16> WeightsLayout::make_id(int32_t (*revision)(PackedType)) 
         add_revision(hash, packed_type_of(formats[role]), revision);
         // Before, the last block of such a matrix was shorter.
         if (p.columns % 64 != 0) hash.add_text("padded columns");
+        if (format.zero_point == MOE_ZERO_POINT_FLOAT && format.bits < 4 && !keeps_biases)
+            hash.add_text("moved codes");
         if (column_table_of(formats[role]) != ColumnTable::none)
             hash.add_text("column table").add(column_table_revision).add(has_half_apart(role));
     }

@@ -115,12 +115,13 @@ float global_of(const Matrix& source, const ScaleSource& scales) {
 }  // namespace
 
 float pack(const Matrix& source, PackedType type, TileRows rows, std::byte* to, const char* what,
-           const uint32_t* order) {
+           const uint32_t* order, bool keeps_biases) {
     check(source, type, rows, what);
     // The scales of group g are then those of the columns from g * group_columns on.
     Matrix in_order = source;
     in_order.permutation = nullptr;
     Job job{in_order, type, rows, {in_order, type, what}, order};
+    job.scales.keeps_biases = keeps_biases;
     if (type == PackedType::mxfp4) job.scales.largest_exponent = largest_exponent(source, what);
     const float global = global_of(source, job.scales);
     switch (code_bits(type)) {

@@ -24,9 +24,10 @@ void packed_columns(const Matrix& source, uint32_t* columns, const char* what);
 // the global scale that multiplies them. Rows must be a multiple of 16 (8 for a half), columns
 // of 16. Fails with MOE_ERROR_UNSUPPORTED naming `what` for a NaN scale, and where scale groups of
 // the source do not fall on those of the packed type (an fp8 slice that begins off its grid).
-// order: what packed_columns makes of a matrix with act-order; null: of others.
+// order: what packed_columns makes of a matrix with act-order; null: of others. keeps_biases: those
+// beside codes of one to three bits are not rounded (WeightsLayout).
 float pack(const Matrix& source, PackedType type, TileRows rows, std::byte* to, const char* what,
-           const uint32_t* order = nullptr);
+           const uint32_t* order = nullptr, bool keeps_biases = false);
 
 // What codes of a type with a codebook mean: 2^code_bits values.
 void packed_codebook(const Matrix& source, PackedType type, float* values);

@@ -188,14 +188,16 @@ uint16_t narrow_to_f16(const Row& row, int64_t column, float value, const char* 
     return float_to_f16(value);
 }
 
-// Scale and bias of any group, for every 32 columns of it. Kernels multiply by how far a code is
-// from the middle of its type, and round scale and bias for it, so codes of fewer bits are moved
-// there.
+// Scale and bias of any group, for every 32 columns of it. Kernels of 16-bit operands multiply by
+// how far a code is from the middle of its type, and round scale and bias for it, so codes of fewer
+// bits are moved there. That rounds the bias here, which float32 activations would show.
 void lower_affine(const Row& row) {
     const Matrix& matrix = row.source.matrix;
     const GridParts& parts = *matrix.traits->parts;
     const moe_type type = matrix.format.scale_type;
-    const int32_t moved = (1 << (code_bits(row.source.type) - 1)) - (1 << (matrix.format.bits - 1));
+    const int32_t moved = row.source.keeps_biases ? 0
+                                                  : (1 << (code_bits(row.source.type) - 1)) -
+                                                        (1 << (matrix.format.bits - 1));
     for (int32_t c = 0; c < row.n_columns; c += 32) {
         const int64_t column = row.column + c;
         std::byte number[4];

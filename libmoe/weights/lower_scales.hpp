@@ -14,6 +14,7 @@ struct ScaleSource {
     PackedType type;
     const char* what;
     int32_t largest_exponent = 0;  // mxfp4: of the matrix
+    bool keeps_biases = false;     // of codes of one to three bits: they stay as they are
 };
 
 // Fails where the groups of the source do not fall on those of the packed type.

@@ -36,6 +36,10 @@ struct WeightsLayout {
     int32_t device_index = 0;  // not part of the id
     // Packed gate and up with tables of columns are not fused, so that the tables may differ.
     bool keeps_tables_apart = false;
+    // Packed codes of one to three bits beside biases stay as they are, and so do the biases. Else
+    // the codes are moved to where kernels of 16-bit operands lose least of them
+    // (lower_scales.cpp).
+    bool keeps_biases = false;
     // Is the role one of a gate and up of which that is true?
     bool has_half_apart(moe_role role) const;
     std::array<moe_format, MOE_ROLE_COUNT> formats{};  // type NONE: any dense type

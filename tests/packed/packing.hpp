@@ -105,15 +105,17 @@ inline std::vector<uint32_t> columns_of(const Matrix& source) {
     return columns;
 }
 
-inline Packed packed(const Matrix& source, TileRows half = TileRows::all, std::byte fill = {}) {
+inline Packed packed(const Matrix& source, TileRows half = TileRows::all, std::byte fill = {},
+                     bool keeps_biases = false) {
     Packed out;
     out.type = packed_type_of(source.format);
     const auto size =
         static_cast<size_t>(tiles_of(source.rows, half) * tile_bytes(out.type, source.columns));
     out.bytes.assign(size + 64, fill);  // 64 bytes that must stay
     const std::vector<uint32_t> columns = columns_of(source);
-    out.global = pack(source, out.type, half, out.bytes.data(), "test",
-                      source.permutation && !columns.empty() ? columns.data() : nullptr);
+    out.global =
+        pack(source, out.type, half, out.bytes.data(), "test",
+             source.permutation && !columns.empty() ? columns.data() : nullptr, keeps_biases);
     for (size_t i = size; i < out.bytes.size(); ++i)
         EXPECT_EQ(out.bytes[i], fill) << "past the end";
     out.bytes.resize(size);

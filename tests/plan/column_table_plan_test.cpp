@@ -134,6 +134,17 @@ TEST(ColumnTables, GateAndUpAreFusedUnlessThePlanIsNot) {
     EXPECT_FALSE(cuda_plan(test::h200(), layer)->cuda.is_gate_up_fused);
 }
 
+// Weights with few bits beside biases are packed in two ways, by the type of x.
+TEST(MovedCodes, AreAnotherLayoutThanKeptBiases) {
+    for (const int32_t bits : {2, 3, 4}) {
+        test::FakeLayer layer = layer_of(
+            test::int_format(MOE_PACKING_BIT_STREAM, bits, 64, MOE_TYPE_F16, MOE_ZERO_POINT_FLOAT));
+        const auto moved = cuda_plan(test::h200(), layer), kept = cuda_plan(test::h200(), layer);
+        kept->layout.keeps_biases = true;
+        EXPECT_EQ(moved->layout.make_id() == kept->layout.make_id(), bits == 4) << bits;
+    }
+}
+
 // Wider rows fit no shared memory.
 TEST(ColumnTables, OfMoreColumnsThanARowMayHaveAreRefused) {
     test::FakeLayer layer = layer_of(nvfp4_pre_quant_formats[0].format);

@@ -180,6 +180,21 @@ void expect_packed_part(const Source& source, const Matrix& part, int64_t row, i
                 << name_of(source.format) << " [" << row + n << ", " << column + k << "]";
 }
 
+// What plans of float32 activations ask for.
+TEST(WholeFormats, BiasesCanBeKept) {
+    for (const int32_t bits : {1, 2, 3}) {
+        const Source source = test::random_source(
+            test::int_format(MOE_PACKING_BIT_STREAM, bits, 64, MOE_TYPE_F16, MOE_ZERO_POINT_FLOAT),
+            32, 192);
+        const Matrix whole = view_of(source.tensor(), 0, "down");
+        const auto values = test::unpacked(test::packed(whole, TileRows::all, {}, true), whole);
+        for (int64_t i = 0; i < 32 * 192; ++i)
+            ASSERT_EQ(values[static_cast<size_t>(i)],
+                      static_cast<float>(source.value(i / 192, i % 192)))
+                << bits << " bits, " << i;
+    }
+}
+
 TEST(WholeFormats, PackWithoutLoss) {
     for (const moe_format& format : test::whole_formats()) {
         if (packed_type_of(format) == PackedType::none) continue;  // biases of some widths
