@@ -207,7 +207,7 @@ float number_of(moe_type type, const std::byte* from) {
     uint16_t half;
     std::memcpy(&half, from, 2);
     if (type == MOE_TYPE_F16)
-        return std::ldexp(static_cast<float>(half & 0x3FF | 0x400), (half >> 10) - 25);
+        return std::ldexp(static_cast<float>((half & 0x3FF) | 0x400), (half >> 10) - 25);
     const uint32_t bits = static_cast<uint32_t>(half) << 16;
     float value;
     std::memcpy(&value, &bits, 4);
