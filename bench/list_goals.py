@@ -19,6 +19,7 @@ KINDS = {
                               "gptq4_row", "gptq8", "awq", "awq_g64"),
     "NF4, FP4": ("nf4", "bnb_fp4"),
     "fp8_tensor, fp8_row, MXFP8": ("fp8_tensor", "fp8_row", "mxfp8"),
+    "act-order, `pre_quant_scale`": ("gptq4_any_order", "nvfp4_pre_quant"),
 }
 MIXES, IQ, DIFFERENT = "mixes by role", "iq2, iq3", "gate and up differ"
 
