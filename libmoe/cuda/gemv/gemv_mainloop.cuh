@@ -1,5 +1,5 @@
-// Building blocks that gemv_gate_up and gemv_down share beside the slots (gemv_slots.cuh). One block
-// of threads serves one token.
+// Building blocks that gemv_gate_up and gemv_down share beside the slots (gemv_slots.cuh). One
+// block of threads serves one token.
 //
 // 1. Codebooks: fill lookup tables in shared memory, per expert or shared.
 // 2. Mainloop: multiply a k_block of packed weights (16 rows) with the operands, and reduce the
