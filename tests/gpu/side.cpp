@@ -66,6 +66,7 @@ void Side::read_explanation() {
     const size_t at = json.find(chunk);
     if (at == std::string::npos) throw Failure("the explanation has no chunk_tokens");
     chunk_tokens_ = std::atol(json.c_str() + at + chunk.size());
+    takes_few_rows_ = json.find("expert_rows") != std::string::npos;
     is_shared_apart_ = json.find("\"shared_expert\": \"apart\"") != std::string::npos;
 }
 

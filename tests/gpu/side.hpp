@@ -72,6 +72,8 @@ class Side {
     // Facts of the explanation: tokens of a chunk; the shared expert runs apart from the others.
     int64_t chunk_tokens() const { return chunk_tokens_; }
     bool is_shared_apart() const { return is_shared_apart_; }
+    // Does the plan have launches of gemv for rows with an expert each?
+    bool takes_few_rows() const { return takes_few_rows_; }
 
     Result forward(const Forward& call) const;
 
@@ -88,6 +90,7 @@ class Side {
     uint32_t stages_;
     int64_t chunk_tokens_ = 0;
     bool is_shared_apart_ = false;
+    bool takes_few_rows_ = false;
     Stream stream_;
     std::unique_ptr<Space> spaces_;
 };

@@ -208,6 +208,7 @@ void check_row_launches(const Pair& pair, int64_t n_tokens) {
 void check_few_row_launches(const Pair& pair) {
     if (!pair.subject.device.is_cuda()) throw Skip("the CPU launches nothing");
     need_launches();
+    if (!pair.subject.takes_few_rows()) throw Skip("too few multiprocessors for two rows");
     const Engine engine(pair, 1, 0);
     const auto expect = [&](moe_in_layout in, moe_out_layout out, const std::string& before,
                             const std::string& after) {
