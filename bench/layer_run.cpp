@@ -71,7 +71,7 @@ class GateUpKernel {
     const std::string& name() const { return name_; }
 
   private:
-    // What follows the stage names a variant.
+    // The name ends with its stage; the rest names a variant.
     void see(std::string_view kernel) {
         constexpr std::string_view stage = "_gate_up";
         const size_t at = kernel.find(stage);

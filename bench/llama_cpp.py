@@ -1,10 +1,11 @@
 """Tokens per second of a stock llama.cpp without and with libggml-libmoe.so, by turns, on a model of a few layers of true size.
 
     PACKAGES=folder PLUGIN=libggml-libmoe.so python3 bench/llama_cpp.py [--layers 4] [--threads 2] [--rounds 5] [--version 3.22.1] [--read]
+        [--polling 50,0,none]
 
 The model is written to a temporary folder: Qwen3-30B-A3B's sizes, Q4_K_M's types (down is Q6_K in every other layer), random
 weights that repeat after eight experts, a vocabulary of 288. Each side is a process of its own that waits while the other one
-works. "poll N" is a thread pool of ggml's with that polling, as llama.cpp's programs attach it (they: 50); "none" is what
+works. Polling N is a thread pool of ggml's with that polling, as llama.cpp's programs attach it (they: 50); "none" is what
 libllama does without one."""
 import argparse
 import ctypes
@@ -51,17 +52,7 @@ class LargeMaker(models.Maker):
 
 def write_model(path, library, layers):
     maker = LargeMaker("qwen3moe", quantize.Quantizer(library.base), {}, False)
-    hidden, intermediate, experts = 2048, 768, 128
-    maker.sizes(layers, hidden, intermediate, 32, 4, 128, experts, 8)
-    maker.key(expert_feed_forward_length=intermediate, attention__key_length=128, attention__value_length=128)
-    maker.ends(hidden)
-    for i in range(layers):
-        maker.attention(i, hidden, 32, 4, 128)
-        maker.norm(f"blk.{i}.attn_q_norm.weight", 128)
-        maker.norm(f"blk.{i}.attn_k_norm.weight", 128)
-        maker.norm(f"blk.{i}.ffn_norm.weight", hidden)
-        maker.router(i, hidden, experts)
-        maker.gate_up_down(i, hidden, intermediate, experts)
+    models.qwen3moe(maker, layers, hidden=2048, intermediate=768, experts=128, top_k=8, heads=32, kv_heads=4, head=128)
     maker.write(path)
 
 

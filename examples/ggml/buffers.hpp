@@ -11,7 +11,7 @@ namespace moe::ggml {
 // Makes the buffer type of a device.
 BufferType buffer_type_for(Device* device);
 
-// Of weights that lie in the memory of a mapped file. The memory stays the caller's.
+// Makes a buffer of weights that lie in the memory of a mapped file. The memory stays the caller's.
 Buffer* buffer_at(BufferType* type, void* memory, size_t bytes);
 
 // Whether a tensor, or what it is a view of, is in a buffer of this type.

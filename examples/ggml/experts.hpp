@@ -23,7 +23,7 @@ struct WorkspaceDeleter {
     void operator()(moe_workspace* workspace) const { moe_workspace_destroy(workspace); }
 };
 
-// What is kept of a chain from one run to the next, as long as its tensors are what they were.
+// A chain keeps this from one run to the next, as long as its tensors are what they were.
 struct Prepared {
     std::optional<Problem> problem;
     Weights weights;

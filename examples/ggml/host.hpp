@@ -27,7 +27,7 @@ struct Host {
     bool (*buft_is_host)(BufferType*);
     // Takes the struct of calls by value: BufferCalls or BufferCallsWithRows.
     void (*buffer_init)();
-    // Of programs that call moe_ggml_register; null otherwise.
+    // Programs that call moe_ggml_register have it; null otherwise.
     void (*backend_register)(Registry*);
     bool has_row_copies;  // the layouts of 0.10 and later
     bool

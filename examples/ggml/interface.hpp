@@ -39,7 +39,7 @@ struct Tensor {
     char padding[8];
 };
 
-// What ggml_tensor_overhead answers: a tensor and the record of its context in front of it.
+// ggml_tensor_overhead answers this: a tensor and the record of its context in front of it.
 constexpr size_t tensor_overhead = sizeof(Tensor) + 32;
 
 constexpr int32_t flag_output = 2;

@@ -97,12 +97,11 @@ bool run_unary(Tensor* out) {
     return false;
 }
 
-// Gate and up are two tensors, or the halves of the rows of one.
+// Gate and up are two tensors, or the halves of the rows of one, up first where they are swapped.
 template <class Function>
 bool map_glu(Tensor* out, Function function) {
     if (out->src[1]) {
-        const bool is_swapped = out->op_params[1] != 0;
-        map_two(out, out->src[is_swapped], out->src[!is_swapped], function);
+        map_two(out, out->src[0], out->src[1], function);
         return true;
     }
     Tensor gate = *out->src[0], up = *out->src[0];

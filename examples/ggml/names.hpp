@@ -29,7 +29,7 @@ enum class Unary { other, silu, gelu, gelu_erf, gelu_quick, relu, tanh, sigmoid 
 enum class Glu { other, reglu, geglu, swiglu, swiglu_oai, geglu_erf, geglu_quick, swiglu_clamp };
 
 Op op_of(const Tensor* tensor);
-// Of tensors whose operation is unary or glu.
+// The tensor's operation is unary, or glu.
 Unary unary_of(const Tensor* tensor);
 Glu glu_of(const Tensor* tensor);
 

@@ -7,7 +7,7 @@
 
 namespace moe::ggml {
 
-// What a plan is made for. Layers that agree share one.
+// A plan is made for a problem. Layers that agree share one.
 struct Problem {
     int32_t hidden = 0, intermediate = 0, n_experts = 0, top_k = 0;
     moe_format gate{}, up{}, down{};
@@ -22,8 +22,8 @@ Problem problem_of(const Chain& chain);
 // MUL_MAT_ID alone: up of a layer without a gate.
 Problem problem_of_matrix(const Tensor* product);
 
-// Of the slots' tensors: tokens of the call and slots of each. Where every slot has a row of x of
-// its own, a slot counts as a token.
+// Tensors of slots have so many tokens, and slots of each. Where every slot has a row of x of its
+// own, a slot counts as a token.
 struct Slots {
     int64_t n_tokens;
     int64_t top_k;

@@ -1,4 +1,4 @@
-// What ggml loads: a registry with one device of the kind accelerator, whose buffers take the
+// ggml loads a registry with one device of the kind accelerator, whose buffers take the
 // weights of experts. llama.cpp asks accelerators first where weights that are not on a GPU shall
 // lie.
 #include <cstdio>
@@ -53,7 +53,7 @@ Buffer* buffer_from_host_ptr(Device*, void* memory, size_t bytes, size_t) {
     return buffer_at(&buffer_type, memory, bytes);
 }
 
-// What the CPU computes is read where it lies.
+// Values that the CPU computes are read where they lie.
 bool supports_buffer_type(Device*, BufferType* type) {
     return type == &buffer_type || host.buft_is_host(type);
 }

@@ -65,8 +65,8 @@ int64_t router_bytes(const Setup& setup, int64_t n_tokens) {
     return static_cast<int64_t>(logits_scratch_bytes(input, n_tokens));
 }
 
-// Of the routed experts, the shared one among them, for as many tokens as gemv takes at most. What
-// it gathers are rows of x and, by a table of columns, of h.
+// Gemv gathers rows of x and, by a table of columns, rows of h: a row for each slot of the routed
+// experts, the shared one among them, for as many tokens as it takes at most.
 SlotRows take_slot_rows(Arena& arena, const Setup& setup, int64_t n_tokens) {
     const Layer& layer = *setup.layer;
     const int64_t n = std::min<int64_t>(n_tokens, max_gemv_batch) * (layer.top_k + 1);

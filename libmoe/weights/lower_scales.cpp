@@ -207,7 +207,7 @@ void lower_affine(const Row& row) {
         store(to, scale);
         parts.bias(matrix, row.row, column, number);
         const float bias = scale_value(type, number, 0);
-        narrow_to_f16(row, column, bias, "bias");
+        narrow_to_f16(row, column, bias, "bias");  // is refused by its own name
         store(to + 2,
               narrow_to_f16(row, column, bias - static_cast<float>(moved) * f16_to_float(scale),
                             "bias less a few scales"));

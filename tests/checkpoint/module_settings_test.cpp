@@ -300,7 +300,7 @@ TEST(AutoGptqFile, CountsWhereTheConfigurationSaysNothing) {
     EXPECT_EQ(
         opened(model, R"({"bits":4,"desc_act":true,"checkpoint_format":"gptq_v2"})", MOE_ROLE_UP),
         "int4 gptq 1x16 f16 zeros act_order");
-    // What it says, and what it lacks.
+    // A refusal names the file, or the method that the file has.
     EXPECT_NE(failure_of([&] {
                   opened(model, R"({"group_size":16})", MOE_ROLE_UP);
               }).text.find("quantize_config.json: has no key 'bits'"),

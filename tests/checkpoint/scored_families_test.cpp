@@ -535,7 +535,7 @@ TEST(DeepseekV41, IsReadAsReleased) {
     EXPECT_EQ(draft.top_k, 1);
 }
 
-// Of a layer that takes its experts from a table the second bias is not read.
+// A layer that takes its experts from a table has no use for the second bias.
 TEST(DeepseekV41, IsRefusedWithHashLayers) {
     Model model = deepseek_v41("");
     model.tensors.erase("layers.0.ffn.gate.bias");

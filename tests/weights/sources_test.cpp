@@ -155,7 +155,7 @@ TEST(WholeFormats, RefuseBuffersThatAreTooSmallOrAbsent) {
     }
 }
 
-// What a value is packed as. Codes of one to three bits beside a bias are moved to the middle of
+// A value is packed as this. Codes of one to three bits beside a bias are moved to the middle of
 // four bits, and the bias less so many scales is rounded to float16.
 double packed_value(const Source& source, int64_t n, int64_t k) {
     const double value = source.value(n, k);
@@ -180,7 +180,7 @@ void expect_packed_part(const Source& source, const Matrix& part, int64_t row, i
                 << name_of(source.format) << " [" << row + n << ", " << column + k << "]";
 }
 
-// What plans of float32 activations ask for.
+// Plans of float32 activations keep biases as they are.
 TEST(WholeFormats, BiasesCanBeKept) {
     for (const int32_t bits : {1, 2, 3}) {
         const Source source = test::random_source(

@@ -10,9 +10,13 @@
 // Shared memory: ListShared. By slot, clear_slots precedes.
 //
 // Few slots of few rows (slots_of_few_rows) are made by one thread block, in shared memory; others
-// by three launches: Inputs: CallerRows: offsets [n_local + 1] and counts [n_local] of int64,
-// row_ids [n_rows] of int32; a window of n slots; scratch keys [n] of uint64. Outputs: SlotsOut:
-// local expert, source row and weight of each slot of the window.
+// by three launches.
+//
+// Inputs: CallerRows: offsets [n_local + 1] and counts [n_local] of int64, row_ids [n_rows] of
+// int32; a window of n slots; scratch keys [n] of uint64.
+// Outputs: SlotsOut: local expert, source row and weight of each slot of the window.
+//
+// The three launches:
 //   1. fill_keys: every key becomes no_row
 //   2. mark_rows: a thread block per expert walks its rows and takes the atomic minimum of (expert,
 //      row) in the key of each slot, so the lowest expert and row win in any order of execution

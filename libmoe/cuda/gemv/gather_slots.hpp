@@ -1,6 +1,6 @@
 // Rows of their own for the slots of a small batch: of the token, or of what an index names, with
-// the columns that the table of the slot's expert asks for (PackedMatrix::columns, as in
-// dispatch/gather_columns.hpp):
+// the columns in the order, or by the factors, of the table of the slot's expert
+// (PackedMatrix::columns, as in dispatch/gather_columns.hpp):
 //   none     out[t][v][k] = in[k]
 //   order    out[t][v][k] = in[k'], k' = columns[expert][k]; zero where there is no such column
 //   factors  out[t][v][k] = in[k] * columns[expert][k]

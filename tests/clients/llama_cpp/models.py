@@ -83,21 +83,25 @@ class Maker:
         self.experts(f"blk.{i}.ffn_up_exps.weight", "up", experts, intermediate, hidden)
         self.experts(f"blk.{i}.ffn_down_exps.weight", "down", experts, hidden, intermediate)
 
+    def block(self, i, hidden, intermediate, experts, heads=4, kv_heads=2, head=64):
+        """A layer of attention and experts."""
+        self.attention(i, hidden, heads, kv_heads, head)
+        self.norm(f"blk.{i}.ffn_norm.weight", hidden)
+        self.router(i, hidden, experts)
+        self.gate_up_down(i, hidden, intermediate, experts)
+
     def write(self, path):
         gguf_file.write(path, self.keys, self.tensors)
 
 
-def qwen3moe(m, layers=3, hidden=256, intermediate=256, experts=8, top_k=3, has_scales=False):
-    m.sizes(layers, hidden, intermediate, 4, 2, 64, experts, top_k)
-    m.key(expert_feed_forward_length=intermediate, attention__key_length=64, attention__value_length=64)
+def qwen3moe(m, layers=3, hidden=256, intermediate=256, experts=8, top_k=3, heads=4, kv_heads=2, head=64, has_scales=False):
+    m.sizes(layers, hidden, intermediate, heads, kv_heads, head, experts, top_k)
+    m.key(expert_feed_forward_length=intermediate, attention__key_length=head, attention__value_length=head)
     m.ends(hidden)
     for i in range(layers):
-        m.attention(i, hidden, 4, 2, 64)
-        m.norm(f"blk.{i}.attn_q_norm.weight", 64)
-        m.norm(f"blk.{i}.attn_k_norm.weight", 64)
-        m.norm(f"blk.{i}.ffn_norm.weight", hidden)
-        m.router(i, hidden, experts)
-        m.gate_up_down(i, hidden, intermediate, experts)
+        m.block(i, hidden, intermediate, experts, heads, kv_heads, head)
+        m.norm(f"blk.{i}.attn_q_norm.weight", head)
+        m.norm(f"blk.{i}.attn_k_norm.weight", head)
         for role in ("gate", "up", "down") if has_scales else ():
             m.positive(f"blk.{i}.ffn_{role}_exps.scale", experts)
     return layers
@@ -107,10 +111,7 @@ def mixtral(m, layers=3, hidden=256, intermediate=512, experts=8, top_k=2):
     m.sizes(layers, hidden, intermediate, 4, 2, 64, experts, top_k)
     m.ends(hidden)
     for i in range(layers):
-        m.attention(i, hidden, 4, 2, 64)
-        m.norm(f"blk.{i}.ffn_norm.weight", hidden)
-        m.router(i, hidden, experts)
-        m.gate_up_down(i, hidden, intermediate, experts)
+        m.block(i, hidden, intermediate, experts)
     return layers
 
 
@@ -178,10 +179,7 @@ def llama4(m, layers=4, hidden=256, intermediate=256, experts=8):
           attention__value_length=64)
     m.ends(hidden)
     for i in range(layers):
-        m.attention(i, hidden, 4, 2, 64)
-        m.norm(f"blk.{i}.ffn_norm.weight", hidden)
-        m.router(i, hidden, experts)
-        m.gate_up_down(i, hidden, intermediate, experts)
+        m.block(i, hidden, intermediate, experts)
         m.matrix(f"blk.{i}.ffn_gate_shexp.weight", intermediate, hidden)
         m.matrix(f"blk.{i}.ffn_up_shexp.weight", intermediate, hidden)
         m.matrix(f"blk.{i}.ffn_down_shexp.weight", hidden, intermediate)

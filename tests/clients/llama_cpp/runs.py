@@ -4,6 +4,8 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
+import unittest
 
 import numpy as np
 
@@ -78,3 +80,16 @@ def run(version, tasks, has_plugin, folder):
     command = [sys.executable, str(HERE / "run_models.py"), libraries(version), str(job), str(results)]
     subprocess.run(command, env=environment, check=True, cwd=HERE)
     return dict(np.load(results))
+
+
+class TestCase(unittest.TestCase):
+    """Has the models, and a folder that goes with the class."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.files = Files(cls.folder.name)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()

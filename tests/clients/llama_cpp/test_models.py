@@ -5,7 +5,6 @@
 In float32 the logits agree to 1e-5. Of quantized experts the reference is the same model with the weights dequantized to
 float32: the plug-in may be off by no more than stock, which rounds activations to bytes. Sequences in which some token's
 choice of experts hangs on less than 1e-3 are left out and counted."""
-import tempfile
 import unittest
 
 import numpy as np
@@ -20,6 +19,7 @@ LEAST_GAP = 1e-3
 # A prompt and a decode.
 N_CALLS = 2
 
+
 def as_numbers(version):
     return [int(part) for part in version.split(".")]
 
@@ -28,16 +28,7 @@ def distance(a, b):
     return float(np.sqrt(np.mean((a.astype(np.float64) - b) ** 2)))
 
 
-class Models(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.files = runs.Files(cls.folder.name)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.folder.cleanup()
-
+class Models(runs.TestCase):
     def routing_of(self, name):
         arch, _, sizes, _ = CASES[name]
         defaults = {"qwen3moe": (3, 8), "mixtral": (2, 8), "gpt-oss": (4, 8), "deepseek2": (4, 16), "llama4": (1, 8)}

@@ -12,20 +12,11 @@ import packages
 import runs
 from run_models import COUNTS
 
-# Of the first and the last interface.
+# They have the first and the last interface.
 VERSIONS = (list(packages.VERSIONS)[0], list(packages.VERSIONS)[-1])
 
 
-class Options(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.files = runs.Files(cls.folder.name)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.folder.cleanup()
-
+class Options(runs.TestCase):
     def run_each(self, version, case, options, has_plugin=True):
         tasks = [{"name": name, "path": self.files.path(case), **each} for name, each in options.items()]
         return runs.run(version, tasks, has_plugin, self.folder.name)
@@ -86,7 +77,7 @@ class Abort(unittest.TestCase):
 
 class WarmUp(unittest.TestCase):
     def test_every_expert_of_every_token(self):
-        # As llama.cpp's programs do before the first prompt: more slots than moe.h takes at once.
+        # llama.cpp's programs do so before the first prompt: more slots than moe.h takes at once.
         for version in VERSIONS:
             with tempfile.TemporaryDirectory() as folder:
                 answer = runs.python(WARM_UP, runs.HERE, runs.libraries(version), runs.Files(folder).path("many-f32"),

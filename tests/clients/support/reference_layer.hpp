@@ -120,7 +120,7 @@ inline void finish_weights(const LayerWeights& layer, const int32_t* ids, Double
     }
 }
 
-// Of one token: logits to ids and weights, by the first selection bias or the second.
+// Makes ids and weights of one token from its logits, by the first selection bias or the second.
 inline RoutingResult route_logits(const LayerWeights& layer, const Doubles& z, bool second) {
     const moe_layer_desc& d = layer.desc;
     CHECK(d.selection == MOE_SELECT_TOP_K, "the clients' reference has no selection %d",
