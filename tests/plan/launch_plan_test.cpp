@@ -293,9 +293,9 @@ TEST(GemvLaunches, OfRowsDivideTheGpuByThem) {
     }
     // Rows of 20 experts leave six SMs to each.
     const FakeLayer many{test::plain_layer(2048, 768, 256, 20), "nvfp4", 16};
-    const cuda::LaunchPlan& launch = cuda_plan(h200(), many, "*_gemv_*")->launch_plan();
-    EXPECT_EQ(launch.expert_rows_gemv.max_tokens, 0);
-    EXPECT_EQ(launch.experts_gemv.max_tokens, 16);
+    const moe_test::Plan plan = cuda_plan(h200(), many, "*_gemv_*");
+    EXPECT_EQ(plan->launch_plan().expert_rows_gemv.max_tokens, 0);
+    EXPECT_EQ(plan->launch_plan().experts_gemv.max_tokens, 16);
 }
 
 TEST(GemvLaunches, NameTheCodebookModeAndSplitK) {
