@@ -26,13 +26,6 @@ moe_score score_of(const Settings& settings, moe_score implied) {
 
 namespace {
 
-// Then Kimi-Linear's and Ling's, Trinity's.
-std::optional<bool> find_norm(const Settings& settings) {
-    for (const char* key : {"norm_topk_prob", "moe_renormalize", "route_norm"})
-        if (const auto norm = settings.find_flag(key)) return norm;
-    return std::nullopt;
-}
-
 // DeepSeek-V4.1 has other numbers of experts in the layers that draft tokens; zero is the model's.
 void read_draft_sizes(LayerBuilder& layer) {
     const Settings& settings = layer.settings();
@@ -80,7 +73,8 @@ void build_scored_layer(LayerBuilder& layer, const ScoredFacts& facts) {
     desc.score = score_of(settings, facts.score);
     set_groups(layer, facts.groups, facts.kept_groups, MOE_GROUP_SCORE_TOP2_SUM);
     set_routed_scale(layer, facts.scale_key, facts.scale);
-    if (find_norm(settings).value_or(facts.norm)) {
+    // Then Kimi-Linear's and Ling's, Trinity's.
+    if (settings.flag({"norm_topk_prob", "moe_renormalize", "route_norm"}, facts.norm)) {
         desc.renormalize = MOE_RENORMALIZE_SUM_ADD;
         desc.renormalize_eps = facts.eps;
     }

@@ -108,8 +108,7 @@ void build_cohere2_moe(LayerBuilder& layer) {
     set_softmax_of_selected(desc);
     if (name == "sigmoid") {
         desc.post_score = MOE_SCORE_SIGMOID;
-        if (settings.find_flag("norm_topk_prob").value_or(true))
-            desc.renormalize = MOE_RENORMALIZE_SUM_ADD;
+        if (settings.flag({"norm_topk_prob"}, true)) desc.renormalize = MOE_RENORMALIZE_SUM_ADD;
     } else if (name != "softmax") {
         fail(MOE_ERROR_UNSUPPORTED, "{}: expert_selection_fn '{}' is not known", settings.file(),
              printable(name).text);

@@ -25,7 +25,7 @@ void build_qwen(LayerBuilder& layer, bool default_norm, FusedForm form = {},
                 const char* width = "moe_intermediate_size") {
     read_sizes(layer, {width});
     set_activation(layer);
-    const bool norm = layer.settings().find_flag("norm_topk_prob").value_or(default_norm);
+    const bool norm = layer.settings().flag({"norm_topk_prob"}, default_norm);
     set_softmax_routing(layer.desc(), norm);
     add_router(layer, "gate.weight");
     if (form.orientation == MOE_ORIENTATION_IN_OUT) form.orientation = orientation_of_stacks(layer);

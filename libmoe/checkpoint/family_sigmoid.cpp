@@ -181,8 +181,7 @@ void build_step(LayerBuilder& layer) {
     set_activation(layer);
     moe_layer_desc& desc = layer.desc();
     desc.score = score_of(settings, MOE_SCORE_SIGMOID);
-    if (settings.find_flag("norm_expert_weight").value_or(true))
-        desc.renormalize = MOE_RENORMALIZE_SUM_ADD;
+    if (settings.flag({"norm_expert_weight"}, true)) desc.renormalize = MOE_RENORMALIZE_SUM_ADD;
     set_routed_scale(layer, "moe_router_scaling_factor", 1.0f);
     set_limit_after(desc, number_of_layer(layer, "swiglu_limits"));
     add_router(layer, first_weight(layer, {"moe.gate.weight", "gate.gate.weight"}));
@@ -201,7 +200,7 @@ void build_kolibri1(LayerBuilder& layer) {
     moe_layer_desc& desc = layer.desc();
     desc.score = MOE_SCORE_NONE;
     desc.post_score = MOE_SCORE_SIGMOID;
-    if (layer.settings().find_flag("norm_topk_prob").value_or(false)) {
+    if (layer.settings().flag({"norm_topk_prob"}, false)) {
         desc.renormalize = MOE_RENORMALIZE_SUM_ADD;
         desc.renormalize_eps = 1e-20f;
     }
@@ -248,7 +247,7 @@ void build_nemotron_h(LayerBuilder& layer) {
     desc.score = MOE_SCORE_SIGMOID;
     set_groups(layer, 1, 1, MOE_GROUP_SCORE_TOP2_SUM);
     set_routed_scale(layer, "routed_scaling_factor", 1.0f);
-    if (settings.find_flag("norm_topk_prob").value_or(true)) {
+    if (settings.flag({"norm_topk_prob"}, true)) {
         desc.renormalize = MOE_RENORMALIZE_SUM_ADD;
         desc.renormalize_eps = 1e-20f;
     }

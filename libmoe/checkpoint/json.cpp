@@ -92,7 +92,8 @@ class SettingsEvents final : public JsonEvents {
         using Kind = JsonValue::Kind;
         switch (value.kind) {
             case Kind::Null:
-                break;  // as if the key were absent
+                settings_.add_null(path_);
+                break;
             case Kind::Flag:
                 settings_.add_flag(path_, value.flag);
                 break;

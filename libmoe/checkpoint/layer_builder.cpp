@@ -111,11 +111,16 @@ void LayerBuilder::check_shape(const TensorEntry& entry, std::initializer_list<i
 void LayerBuilder::check_matrix(const TensorEntry& entry, const Wanted& wanted, int64_t rows,
                                 int64_t columns) const {
     if (wanted.expert == MOE_ALL_EXPERTS) {
-        check_shape(entry, {out_.desc.n_experts + wanted.unread_experts, rows, columns},
+        check_shape(entry, {count_of(wanted) + wanted.unread_experts, rows, columns},
                     files_.is_gguf);
     } else {
         check_shape(entry, {rows, columns}, files_.is_gguf);
     }
+}
+
+int64_t LayerBuilder::count_of(const Wanted& wanted) const {
+    if (wanted.expert != MOE_ALL_EXPERTS) return 1;
+    return wanted.n_stacked ? wanted.n_stacked : out_.desc.n_experts;
 }
 
 LayerTensor& LayerBuilder::append(const TensorEntry& entry, const Wanted& wanted) {
@@ -127,7 +132,7 @@ LayerTensor& LayerBuilder::append(const TensorEntry& entry, const Wanted& wanted
     tensor.struct_size = sizeof tensor;
     tensor.role = wanted.role;
     tensor.expert = wanted.expert;
-    tensor.n_experts = wanted.expert == MOE_ALL_EXPERTS ? out_.desc.n_experts : 0;
+    tensor.n_experts = wanted.expert == MOE_ALL_EXPERTS ? count_of(wanted) : 0;
     tensor.rows = wanted.rows;
     tensor.columns = wanted.columns;
     tensor.data = pointer(entry);
@@ -202,7 +207,7 @@ const float* LayerBuilder::read_floats(const TensorEntry& entry, int64_t count) 
 
 void LayerBuilder::read_global_scale(LayerTensor& tensor, const TensorEntry& entry,
                                      const Wanted& wanted) {
-    const int64_t count = wanted.expert == MOE_ALL_EXPERTS ? out_.desc.n_experts : 1;
+    const int64_t count = count_of(wanted);
     tensor.tensor.global_scale = read_floats(entry, count);
     tensor.tensor.n_global_scales = count;
 }
@@ -212,7 +217,7 @@ void LayerBuilder::read_input_scale(LayerTensor& tensor, std::string_view stem,
     const TensorEntry* entry = find(std::string(stem) + ".input_scale");
     const TensorEntry* inverse = entry ? nullptr : find(std::string(stem) + ".input_global_scale");
     if (!entry && !inverse) return;
-    const int64_t count = wanted.expert == MOE_ALL_EXPERTS ? out_.desc.n_experts : 1;
+    const int64_t count = count_of(wanted);
     const float* values = read_floats(entry ? *entry : *inverse, count);
     tensor.tensor.n_input_scales = count;
     tensor.tensor.input_scale = values;
@@ -295,6 +300,54 @@ void LayerBuilder::weight(std::string_view name, const Wanted& wanted) {
                  "point alone, not in {}",
                  prefix_, of.name, format_name(out_.tensors[i].format).text);
         read_companions(out_.tensors[i], of.stem, wanted);
+    }
+    if (!wanted.n_stacked) return;
+    for (size_t i = first, end = out_.tensors.size(); i < end; ++i) split_stack(i, wanted);
+}
+
+namespace {
+
+// The e-th of n parts that lie one after the other.
+void take_part(FileRange& range, uint64_t n, uint64_t e) {
+    range.bytes /= n;
+    range.offset += e * range.bytes;
+}
+
+void take_part(const void*& data, uint64_t& bytes, uint64_t n, uint64_t e) {
+    bytes /= n;
+    if (data) data = static_cast<const std::byte*>(data) + e * bytes;
+}
+
+void take_part(const float*& values, int64_t& count, uint64_t e) {
+    if (count <= 1) return;
+    values += e;
+    count = 1;
+}
+
+}  // namespace
+
+// A stack holds all experts of a layer or is one tensor for each: here the experts 0, 1 and so on
+// of the stack become those from first_stacked on. The first one takes the place of the stack.
+void LayerBuilder::split_stack(size_t index, const Wanted& wanted) {
+    const LayerTensor stack = out_.tensors[index];
+    const auto n = static_cast<uint64_t>(wanted.n_stacked);
+    for (uint64_t e = 0; e < n; ++e) {
+        LayerTensor one = stack;
+        moe_tensor& tensor = one.tensor;
+        tensor.expert = wanted.first_stacked + static_cast<int32_t>(e);
+        tensor.n_experts = 0;
+        take_part(one.data, n, e);
+        take_part(one.scales, n, e);
+        take_part(one.zero_points, n, e);
+        take_part(tensor.data, tensor.data_bytes, n, e);
+        take_part(tensor.scales, tensor.scale_bytes, n, e);
+        take_part(tensor.zero_points, tensor.zero_point_bytes, n, e);
+        take_part(tensor.global_scale, tensor.n_global_scales, e);
+        take_part(tensor.input_scale, tensor.n_input_scales, e);
+        if (e == 0)
+            out_.tensors[index] = one;
+        else
+            out_.tensors.push_back(one);
     }
 }
 
@@ -398,11 +451,25 @@ void LayerBuilder::vector(std::string_view name, const Wanted& wanted) {
                    fmt::format("a vector of type {} is not read", entry.type_name()));
     }
     if (wanted.expert == MOE_ALL_EXPERTS) {
-        check_shape(entry, {out_.desc.n_experts, wanted.columns}, files_.is_gguf);
+        check_shape(entry, {count_of(wanted), wanted.columns}, files_.is_gguf);
     } else {
         check_shape(entry, {wanted.columns}, true);
     }
     append(entry, wanted).format = format_of(entry.element->type);
+}
+
+void LayerBuilder::vector_and(std::string_view name, const Wanted& wanted, float last, int32_t n) {
+    const TensorEntry& entry = get(name);
+    const int64_t n_read = wanted.columns - n;
+    const float* read = read_floats(entry, n_read);
+    const auto count = static_cast<size_t>(wanted.columns);
+    auto* values = static_cast<float*>(out_.values.allocate(count * sizeof(float), alignof(float)));
+    std::fill(std::copy(read, read + n_read, values), values + count, last);
+    LayerTensor& tensor = append(entry, wanted);
+    tensor.format = format_of(MOE_TYPE_F32);
+    tensor.data.bytes = 0;  // nothing to read: the values are here
+    tensor.tensor.data = values;
+    tensor.tensor.data_bytes = count * sizeof(float);
 }
 
 void LayerBuilder::flat_stack(std::string_view name, const Wanted& wanted) {

@@ -94,6 +94,9 @@ class LayerBuilder {
         bool fused = false;  // a merged tensor of experts: form and override apply
         FusedForm form = {};
         int32_t unread_experts = 0;  // at the end of a stack, in floating point alone
+        // Of a stack that has a part of the experts: how many (0: all), and the first of them.
+        int32_t n_stacked = 0;
+        int32_t first_stacked = 0;
     };
     // A matrix with the scales that lie beside it.
     void weight(std::string_view name, const Wanted& wanted);
@@ -105,6 +108,10 @@ class LayerBuilder {
     // All experts one below the other in two dimensions, [n_experts * rows, columns], or in the
     // transposed form [n_experts * columns, rows]; of a floating-point type.
     void flat_stack(std::string_view name, const Wanted& wanted);
+    // A vector of columns - n values, n times `last` after them; of a floating-point type.
+    void vector_and(std::string_view name, const Wanted& wanted, float last, int32_t n);
+    // One value of a floating-point type.
+    float scalar(std::string_view name) { return *read_floats(get(name), 1); }
     // Whole numbers [rows, columns].
     void table(std::string_view name, const Wanted& wanted);
 
@@ -123,6 +130,9 @@ class LayerBuilder {
 
     std::string_view full_name(std::string_view name) const;
     LayerTensor& append(const TensorEntry& entry, const Wanted& wanted);
+    // Experts of a matrix: 1, or those of the stack.
+    int64_t count_of(const Wanted& wanted) const;
+    void split_stack(size_t index, const Wanted& wanted);
     void set_scales(LayerTensor& tensor, const TensorEntry& entry);
     const std::byte* pointer(const TensorEntry& entry) const;
     // `why` ends the sentence.

@@ -11,7 +11,7 @@
 namespace moe {
 namespace {
 
-constexpr std::array<std::string_view, 13> roots = {
+constexpr std::array<std::string_view, 14> roots = {
     "model.layers.",
     "model.language_model.layers.",
     "language_model.model.layers.",
@@ -20,6 +20,7 @@ constexpr std::array<std::string_view, 13> roots = {
     "model.decoder.layers.",            // Diffusion-Gemma
     "language_model.backbone.layers.",  // Nemotron-H that sees
     "llm.model.layers.",                // Ovis
+    "model.llm.layers.",                // Inkling
     "language.model.layers.",           // DeepSeek-VL2
     "layers.",
     "backbone.layers.",     // Nemotron-H

@@ -19,7 +19,7 @@ constexpr size_t most_text_bytes = size_t{64} << 20;
 }  // namespace
 
 Settings::Settings(std::pmr::memory_resource& memory, std::string_view file)
-    : texts_(&memory), entries_(&memory), file_(file, &memory), prefix_(&memory) {}
+    : texts_(&memory), nulls_(&memory), entries_(&memory), file_(file, &memory), prefix_(&memory) {}
 
 const char* Settings::kind_name(Kind kind) {
     switch (kind) {
@@ -76,6 +76,19 @@ void Settings::add_text(std::string_view key, std::string_view value) {
 
 void Settings::add_array(std::string_view key, int64_t length) {
     add(key, {{}, Kind::Array, length, 0, {}});
+}
+
+void Settings::add_null(std::string_view key) {
+    // More of them than there may be values say nothing more.
+    if (nulls_.size() < most_entries) nulls_.push_back(intern(key));
+}
+
+bool Settings::is_null(std::string_view key) const {
+    const auto is_this = [&](std::string_view null) {
+        const bool has_prefix = !prefix_.empty() && null.starts_with(prefix_);
+        return null == key || (has_prefix && null.substr(prefix_.size()) == key);
+    };
+    return std::any_of(nulls_.begin(), nulls_.end(), is_this);
 }
 
 void Settings::finish(Duplicates duplicates) {
@@ -183,6 +196,17 @@ std::optional<bool> Settings::find_flag(std::string_view key) const {
     if (!entry) return std::nullopt;
     if (entry->kind != Kind::Flag) fail_type(*entry, "true or false");
     return entry->integer != 0;
+}
+
+bool Settings::flag(SettingKeys keys, bool implied) const {
+    for (const std::string_view key : keys)
+        if (const auto value = find_flag(key)) return *value;
+    for (const std::string_view key : keys)
+        if (implied && is_null(key))
+            fail(MOE_ERROR_UNSUPPORTED,
+                 "{}: '{}' is null, but where the key is absent it means true: it must say which",
+                 file_, key);
+    return implied;
 }
 
 std::optional<std::string_view> Settings::find_text(std::string_view key) const {

@@ -39,6 +39,8 @@ class Settings {
     void add_text(std::string_view key, std::string_view value);
     // A value of which getters return the length alone.
     void add_array(std::string_view key, int64_t length);
+    // To the getters but flag() it is as if the key were absent.
+    void add_null(std::string_view key);
     void finish(Duplicates duplicates);
 
     // Every getter looks for prefix + key before key.
@@ -57,6 +59,9 @@ class Settings {
     std::optional<float> find_number(std::string_view key) const;
     float number(std::string_view key) const;  // absence as of integer
     std::optional<bool> find_flag(std::string_view key) const;
+    // The first of the keys that exists, else `implied`. Null is false to the model's own code, so
+    // where true is implied it is MOE_ERROR_UNSUPPORTED.
+    bool flag(SettingKeys keys, bool implied) const;
     std::optional<std::string_view> find_text(std::string_view key) const;
     // The length of an array; none where the key is absent or something else.
     std::optional<int64_t> find_length(std::string_view key) const;
@@ -73,12 +78,14 @@ class Settings {
     const Entry* find(std::string_view key) const;  // for a getter: marks what it finds
     const Entry* look_up(std::string_view key) const;
     const Entry* find_exact(std::string_view key) const;
+    bool is_null(std::string_view key) const;
     bool has_exact_part(std::string_view stem) const;
     [[noreturn]] void fail_type(const Entry& entry, const char* wanted) const;
     [[noreturn]] void fail_missing(SettingKeys keys) const;
 
     std::pmr::monotonic_buffer_resource texts_;
     size_t text_bytes_ = 0;
+    std::pmr::vector<std::string_view> nulls_;  // keys
     std::pmr::vector<Entry> entries_;
     std::pmr::string file_;
     std::pmr::string prefix_;

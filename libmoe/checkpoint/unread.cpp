@@ -26,11 +26,11 @@ bool ends_with_any(std::string_view name, Words words) {
 constexpr std::string_view harmless[] = {
     // Scales of quantised activations; values are multiplied as they are.
     "input_scale", "input_scale_ub", "input_global_scale", "input_zero_point", ".act_scale",
-    "act_quant_scale", "act_quant_zero_point", ".output_scale",
+    "act_quant_scale", "act_quant_zero_point", ".output_scale", ".input_amax",
     // Scales of the attention's cache.
     ".k_scale", ".v_scale",
     // About the file. AWQ has no order of columns, yet some of its files have a table of one.
-    ".weight_shape", ".weight_format", "g_idx",
+    ".weight_shape", ".weight_format", ".original_shape", "g_idx",
     // Training counts the tokens of each expert in order to move the selection bias.
     "tokens_per_expert"};
 

@@ -92,6 +92,7 @@ constexpr KeyRule key_rules[] = {
     {"*quant*"},
     {"*recompute*"},
     {"output_router_logits"},
+    {"rms_norm_eps_moe_gate"},  // Inkling's configuration; nothing reads it
     // Known values.
     {"routed_scaling_factor", Meaning::RoutedScale},
     {"moe_routed_scaling_factor", Meaning::RoutedScale},

@@ -44,7 +44,8 @@ void LayerBuilder::add_fp4(const WeightName& of, const TensorEntry& entry, const
     const TensorEntry& scales = found ? *found : get(of.name + "_scale");
     const moe_type type = scales.element->type;
     const int64_t groups = scales.rank > 0 ? scales.dims().back() : 0;
-    const bool has_global = find(of.name + "_global_scale") || find(of.name + "_scale_2");
+    const bool has_global =
+        find(of.name + "_global_scale") || find(of.name + "_scale_2") || find(of.name + ".scale2");
     if (is_e8m0(type) && !is_wide_group(groups, wanted)) return add_mxfp4(entry, scales, wanted);
     const bool is_grid = is_e8m0(type) || is_float_scale(type) ||
                          (type == MOE_TYPE_F8_E4M3 && !has_global && is_wide_group(groups, wanted));
@@ -109,7 +110,9 @@ void LayerBuilder::add_nvfp4(const WeightName& of, const TensorEntry& entry,
     // multiplies.
     const bool is_packed = entry.name.ends_with("_packed");
     const bool divides = is_packed || find(of.name + "_global_scale");
-    const TensorEntry& global = get(of.name + (divides ? "_global_scale" : "_scale_2"));
+    const TensorEntry* inklings = find(of.name + ".scale2");
+    const TensorEntry& global =
+        inklings ? *inklings : get(of.name + (divides ? "_global_scale" : "_scale_2"));
     check_matrix(entry, wanted, wanted.rows, fp4_columns(entry, wanted));
     const auto group = quantization().find_integer("group_size", -1, 1 << 24).value_or(-1);
     if (group > 0 && group != nvfp4_group && scales.rank > 0 &&
@@ -148,8 +151,8 @@ void LayerBuilder::mxfp4_blocks(std::string_view stem, char mark, const Wanted& 
                    fmt::format("{} columns are not a multiple of {}", wanted.columns, mxfp4_group));
     }
     const int64_t groups = wanted.columns / mxfp4_group;
-    check_shape(entry, {out_.desc.n_experts, wanted.rows, groups, mxfp4_group / 2}, false);
-    check_shape(scales, {out_.desc.n_experts, wanted.rows, groups}, false);
+    check_shape(entry, {count_of(wanted), wanted.rows, groups, mxfp4_group / 2}, false);
+    check_shape(scales, {count_of(wanted), wanted.rows, groups}, false);
     LayerTensor& tensor = append(entry, wanted);
     tensor.format = named_format("mxfp4");
     set_scales(tensor, scales);

@@ -29,10 +29,10 @@ Shape without_ones(std::span<const int64_t> dims) {
 }  // namespace
 
 // DeepSeek (and MiniMax) say weight_scale_inv, the tools weight_scale, DeepSeek-V4 scale, ModelOpt
-// of merged experts gate_up_proj_weight_scale: all multiply. Null: none.
+// of merged experts gate_up_proj_weight_scale, Inkling w13_weight.scale: all multiply. Null: none.
 const TensorEntry* LayerBuilder::find_scales(const WeightName& of) const {
     for (const std::string& name : {of.name + "_scale_inv", of.name + "_scale", of.stem + ".scale",
-                                    of.name + "_weight_scale"})
+                                    of.name + "_weight_scale", of.name + ".scale"})
         if (const TensorEntry* scales = find(name)) return scales;
     return nullptr;
 }
@@ -79,10 +79,10 @@ LayerBuilder::ScaleGroup LayerBuilder::scale_group_of(const WeightName& of,
     const bool is_stack = wanted.expert == MOE_ALL_EXPERTS;
     if (is_stack && without_ones(dims).empty()) return {-1, -1};  // of all experts
     if (is_stack) {
-        if (dims.front() != out_.desc.n_experts)
+        if (dims.front() != count_of(wanted))
             fail_entry(MOE_ERROR_CORRUPT_FILE, scales,
                        fmt::format("has shape {}, its first size must be the {} experts",
-                                   shape_text(dims), out_.desc.n_experts));
+                                   shape_text(dims), count_of(wanted)));
         dims = dims.subspan(1);
     }
     bool is_named = false;
@@ -157,7 +157,7 @@ void LayerBuilder::set_grid_scales(LayerTensor& tensor, const TensorEntry& scale
                                    const ScaleGroup& in_file, const Wanted& wanted) {
     const moe_format& format = tensor.format;
     const bool is_stack = wanted.expert == MOE_ALL_EXPERTS;
-    const int64_t n_experts = is_stack ? out_.desc.n_experts : 1;
+    const int64_t n_experts = count_of(wanted);
     const int64_t rows = divide_up(wanted.rows, group_extent(format.group_rows));
     const int64_t file_rows = divide_up(wanted.rows, group_extent(in_file.rows));
     const int64_t columns = divide_up(wanted.columns, group_extent(format.group_columns));

@@ -162,7 +162,7 @@ void LayerBuilder::add_mlx_bytes(const std::string& stem, const TensorEntry& ent
     }
     set_scales(tensor, scales);
     if (mode != "nvfp4") return;
-    const int64_t n = wanted.expert == MOE_ALL_EXPERTS ? out_.desc.n_experts : 1;
+    const int64_t n = count_of(wanted);
     const TensorEntry* global = find(stem + ".global_scale");
     const float* largest = global ? read_floats(*global, n) : nullptr;
     auto* factors = static_cast<float*>(

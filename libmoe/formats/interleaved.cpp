@@ -122,7 +122,12 @@ const Interleaving* interleaving_of(const moe_format& format) {
         for (const OfBlock& one : of_blocks)
             if (one.id == format.block_id) return &one.how;
     if (format.type != MOE_TYPE_E2M1) return nullptr;
-    return format.scale_type == MOE_TYPE_F8_E8M0 ? &of_mxfp4 : &of_nvfp4;
+    // FP4 in other groups, or under scales of other types, is neither of the two.
+    const auto is_like = [&](const Interleaving& how, moe_type scale_type) {
+        return format.scale_type == scale_type && format.group_columns == how.columns;
+    };
+    if (is_like(of_mxfp4, MOE_TYPE_F8_E8M0)) return &of_mxfp4;
+    return is_like(of_nvfp4, MOE_TYPE_F8_E4M3) ? &of_nvfp4 : nullptr;
 }
 
 uint64_t interleaved_bytes(const Interleaving& how, int64_t rows, int64_t columns) {

@@ -1,6 +1,8 @@
 // Model types that are rules of other families under names of their own, in the names of released
 // files; what a model of them has that the family does not is refused.
-#include "tests/checkpoint/family_models.hpp"
+#include <limits>
+
+#include "tests/checkpoint/inkling_models.hpp"
 
 namespace moe::test {
 namespace {
@@ -256,6 +258,120 @@ TEST(LaterFamilies, AnUnknownTypeSaysHow) {
     for (const char* part :
          {"'interns2_mobius'", "glm5_next", "moe_checkpoint_options.family", "--family"})
         EXPECT_NE(failure.text.find(part), std::string::npos) << failure.text;
+}
+
+// The code of DeepSeek-V3 takes null for false, where the absent key means true.
+TEST(LaterFamilies, WeightsAreNotDividedBecauseOfANull) {
+    const auto keys = [](const char* norm) { return routed + R"(,"n_group":1,)" + norm; };
+    const auto model = [&](const std::string& type, const char* norm) {
+        return sigmoid_block(type, keys(norm),
+                             type == "glm4_moe" ? "gate.e_score_correction_bias" : "",
+                             type == "glm4_moe" ? "shared_experts." : "");
+    };
+    for (const char* null : {R"("norm_topk_prob":null)",
+                             R"("text_config":{"hidden_size":64,"norm_topk_prob":null})"}) {
+        const Failure failure = layer_failure(model("glm4_moe", null));
+        EXPECT_EQ(failure.status, MOE_ERROR_UNSUPPORTED);
+        EXPECT_NE(failure.text.find("'norm_topk_prob' is null"), std::string::npos) << failure.text;
+    }
+    EXPECT_EQ(desc_of(model("glm4_moe", R"("norm_topk_prob":false)"), 17).renormalize,
+              MOE_RENORMALIZE_NONE);
+    EXPECT_EQ(desc_of(model("glm4_moe", R"("norm_topk_prob":true)"), 17).renormalize,
+              MOE_RENORMALIZE_SUM_ADD);
+    // Where the absent key means false, so does null.
+    EXPECT_EQ(desc_of(model("qwen2_moe", R"("norm_topk_prob":null,"n_shared_experts":0)"), 13)
+                  .renormalize,
+              MOE_RENORMALIZE_NONE);
+}
+
+void expect_inkling(const moe_layer_desc& desc) {
+    EXPECT_EQ(moe_layer_validate(&desc), MOE_OK) << moe_last_error();
+    EXPECT_EQ(desc.n_experts, experts + 2);
+    EXPECT_EQ(desc.top_k, 4);
+    EXPECT_EQ(desc.score, MOE_SCORE_SIGMOID);
+    EXPECT_EQ(desc.renormalize, MOE_RENORMALIZE_SUM_ADD);
+    EXPECT_EQ(desc.renormalize_eps, 0.0f);
+    EXPECT_EQ(desc.routed_scale, 1.5f) << "route_scale times global_scale";
+    EXPECT_EQ(desc.shared_intermediate, 0);
+}
+
+TEST(LaterFamilies, InklingsSharedExpertsAreTheLastRoutedOnes) {
+    for (const InklingNames names :
+         {InklingNames::own, InklingNames::transformers, InklingNames::mlx}) {
+        SCOPED_TRACE(static_cast<int>(names));
+        const Folder folder;
+        const Handle checkpoint = open_model(folder, inkling(names));
+        expect_inkling(checkpoint->layer_desc(0));
+        for (int32_t e = 0; e < experts + 2; ++e) {
+            const LayerTensor* down = find_tensor(checkpoint, 0, MOE_ROLE_DOWN, e);
+            ASSERT_NE(down, nullptr) << e;
+            EXPECT_EQ(down->tensor.data_bytes, uint64_t{2} * hidden * width);
+            const bool is_shared = down->name.find("shared") != down->name.npos;
+            EXPECT_EQ(is_shared, e >= experts) << down->name;
+            const LayerTensor* both = find_tensor(checkpoint, 0, MOE_ROLE_GATE_UP, e);
+            if (names == InklingNames::own) {
+                ASSERT_NE(both, nullptr) << e;
+                EXPECT_EQ(both->tensor.gate_up_order, MOE_GATE_UP_INTERLEAVED);
+            }
+        }
+        const LayerTensor* bias = find_tensor(checkpoint, 0, MOE_ROLE_SELECTION_BIAS, 0);
+        ASSERT_NE(bias, nullptr);
+        ASSERT_EQ(bias->tensor.columns, experts + 2);
+        const auto* values = static_cast<const float*>(bias->tensor.data);
+        for (int32_t e = 0; e < 2; ++e)
+            EXPECT_EQ(values[experts + e], std::numeric_limits<float>::max());
+    }
+}
+
+TEST(LaterFamilies, InklingRefusesOtherRules) {
+    for (const char* more : {R"(,"use_gate_bias":false)", R"(,"norm_after_topk":false)",
+                             R"(,"use_global_scale":false)", R"(,"shared_expert_sink":false)",
+                             R"(,"gate_activation":"softmax")"}) {
+        const Failure failure = layer_failure(inkling(InklingNames::own, more));
+        EXPECT_EQ(failure.status, MOE_ERROR_UNSUPPORTED) << more;
+        const std::string key = std::string(more).substr(2, std::string(more).find(':') - 3);
+        EXPECT_NE(failure.text.find(key), std::string::npos) << failure.text;
+    }
+    const std::string block = "model.llm.layers.0.mlp.";
+    for (const char* name : {"gate.global_scale", "gate.bias", "experts.w2_weight",
+                             "shared_experts.shared_w13_weight"}) {
+        Model model = inkling(InklingNames::own);
+        model.tensors.erase(block + name);
+        const Failure failure = layer_failure(model);
+        EXPECT_EQ(failure.status, MOE_ERROR_NOT_FOUND) << name;
+        EXPECT_NE(failure.text.find(block + name), std::string::npos) << failure.text;
+    }
+    // A stack of another number of experts, and a router without rows for the shared ones.
+    Model model = inkling(InklingNames::own);
+    model.add(block + "shared_experts.shared_w2_weight", "BF16", {1, hidden, width});
+    EXPECT_EQ(layer_failure(model).status, MOE_ERROR_CORRUPT_FILE);
+    model = inkling(InklingNames::own);
+    model.add(block + "gate.weight", "BF16", {experts, hidden});
+    EXPECT_EQ(layer_failure(model).status, MOE_ERROR_CORRUPT_FILE);
+}
+
+// Without a part of its quantisation NVFP4 is not taken for something else.
+TEST(LaterFamilies, InklingsNvfp4NeedsBothScales) {
+    const std::string block = "model.llm.layers.0.mlp.experts.";
+    const Model model = inkling_nvfp4();
+    {
+        const Folder folder;
+        const Handle checkpoint = open_model(folder, model);
+        expect_inkling(checkpoint->layer_desc(0));
+        const LayerTensor *first = find_tensor(checkpoint, 0, MOE_ROLE_DOWN, 0),
+                          *third = find_tensor(checkpoint, 0, MOE_ROLE_DOWN, 2);
+        ASSERT_TRUE(first && third);
+        EXPECT_EQ(first->format.type, MOE_TYPE_E2M1);
+        EXPECT_EQ(third->tensor.global_scale, first->tensor.global_scale + 2);
+        EXPECT_EQ(third->tensor.n_global_scales, 1);
+        EXPECT_EQ(third->scales.bytes, static_cast<uint64_t>(hidden * width / 16));
+        EXPECT_EQ(third->scales.offset, first->scales.offset + 2 * first->scales.bytes);
+    }
+    for (const char* part : {"w13_weight.scale", "w2_weight.scale2"}) {
+        Model without = model;
+        without.tensors.erase(block + part);
+        EXPECT_NE(layer_failure(without).status, MOE_OK) << part;
+    }
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 // something in.
 #pragma once
 
-#include "tests/checkpoint/models.hpp"
+#include "tests/checkpoint/inkling_models.hpp"
 
 namespace moe_fuzz {
 
@@ -130,6 +130,7 @@ inline Model every_family() {
     add_stacks_of_their_own(all);
     add_other_experts(all);
     add_a_latent_and_a_table(all);
+    add_layer(all, inkling_nvfp4(), "model.llm.layers.0.", "model.llm.layers.18.");
     return all;
 }
 

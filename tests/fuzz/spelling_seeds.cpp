@@ -1,5 +1,6 @@
 // Seeds of quantised models whose configuration speaks of single modules, and of codes under grids
 // of scales in the rarer spellings.
+#include "tests/checkpoint/inkling_models.hpp"
 #include "tests/checkpoint/quantised_models.hpp"
 #include "tests/fuzz/seeds.hpp"
 
@@ -99,6 +100,7 @@ void add_spellings(const Seeds& seeds) {
                                 if (!m.stem.ends_with("up_proj")) return;
                                 m.model.add(m.stem + ".weight_scale", "F32", {m.rows, 1});
                             })},
+        {"inkling_nvfp4", moe::test::inkling_nvfp4()},
         {"fp8_pairs", merged_fp8("qwen3_moe", false, {expert_count, 2})},
         {"fp8_straddling", merged_fp8("qwen3_moe", false, {expert_count, 2, 2})},
         {"fp8_transposed", merged_fp8("qwen3_vl_moe", true, {expert_count, 1, 2 * expert_width})}};

@@ -2,6 +2,8 @@
 #include "layer.hpp"
 
 #include <algorithm>
+#include <cstring>
+#include <limits>
 
 namespace moe_gpu {
 namespace {
@@ -125,6 +127,13 @@ bool LayerData::is_fused_away(int role) const {
     return role == MOE_ROLE_UP || role == MOE_ROLE_UP_BIAS;
 }
 
+void LayerData::choose_always(Stack& bias) const {
+    constexpr float most = std::numeric_limits<float>::max();
+    Matrix& matrix = bias.matrices.front();
+    std::fill(matrix.decoded.end() - spec.always_chosen, matrix.decoded.end(), most);
+    std::memcpy(matrix.buffers.data.data(), matrix.decoded.data(), matrix.buffers.data.size());
+}
+
 void LayerData::make_role(int role) {
     const clients::RoleShape shape = clients::shape_of(spec.desc, role);
     if (!shape.n) return;
@@ -146,6 +155,7 @@ void LayerData::make_role(int role) {
     Stack& stack = make_stack(role, distinct, shape.rows * (is_fused && !bias ? 2 : 1),
                               shape.columns * (is_fused && bias ? 2 : 1),
                               spread_of(role, shape.columns), middle_of(role));
+    if (role == MOE_ROLE_SELECTION_BIAS) choose_always(stack);
     give_reference(role, shape, stack, is_fused ? 0 : -1);
     const int stored = !is_fused ? role : bias ? MOE_ROLE_GATE_UP_BIAS : MOE_ROLE_GATE_UP;
     give(stack, stored);

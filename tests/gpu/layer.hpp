@@ -33,6 +33,8 @@ struct LayerSpec {
     const char* shared_gate_format = nullptr;  // null: dense_format
     bool own_codebooks = false;                // every matrix its own, where the format wants one
     Tables tables = Tables::of_all;            // others than that want Form::tensor_per_expert
+    // The last experts, by selection biases beyond any score: Inkling's shared ones.
+    int32_t always_chosen = 0;
 };
 
 // Can the format hold gate, up [I, L] and down [L, I] of this layer?
@@ -75,6 +77,7 @@ class LayerData {
                   float spread, float middle, uint64_t codebook, uint64_t table) const;
     uint64_t table_of(int role, int64_t expert) const;
     void decode(const moe_format& format, Matrix& matrix, int64_t rows, int64_t columns) const;
+    void choose_always(Stack& bias) const;
     void make_role(int role);
     void make_hash_table();
     const char* format_of(int role) const;

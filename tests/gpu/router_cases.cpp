@@ -283,6 +283,28 @@ void add_near_ties(CaseList& list) {
         });
 }
 
+// Inkling's: one sum of the chosen and of those that every token takes, first in its slots.
+void add_always_chosen(CaseList& list) {
+    constexpr ExpertsAndK sizes[] = {{18, 5}, {130, 10}, {258, 8}};
+    for (const auto& [n, k] : sizes)
+        list.add(text("router/always_chosen/e%d_k%d", n, k), Extent::smoke, [=](Context& context) {
+            moe_layer_desc desc = gated_layer(gatings[1], 160, n, k);
+            desc.has_selection_bias = 1;
+            PairSpec spec = route_spec(desc, bf16, many_tokens);
+            spec.layer.always_chosen = 2;
+            const Pair pair(context, spec);
+            for (const int64_t T : {int64_t{1}, int64_t{40}, many_tokens}) {
+                const Result got = check_from_x(pair, T, 1);
+                for (int64_t t = 0; t < T; ++t) {
+                    const int32_t* ids = got.ids.data() + t * k;
+                    context.expect(
+                        ids[0] == n - 2 && ids[1] == n - 1,
+                        text("token %ld begins with %d, %d", static_cast<long>(t), ids[0], ids[1]));
+                }
+            }
+        });
+}
+
 void add_formats(CaseList& list) {
     for (const char* format : {"f32", "f16", "bf16"})
         for (const Numbers& numbers : common_numbers)
@@ -343,6 +365,7 @@ void add_router_cases(CaseList& list) {
     add_rules_of_many(list);
     add_sizes(list);
     add_near_ties(list);
+    add_always_chosen(list);
     add_formats(list);
     add_library(list);
 }

@@ -19,6 +19,7 @@ def all_cases():
     import gguf_rule_cases
     import hf_cases
     import hf_family_cases
+    import hf_inkling_cases
     import hf_later_cases
     import hf_quantised_cases
     import mlx_cases
@@ -30,6 +31,7 @@ def all_cases():
         *hf_cases.CASES,
         *hf_family_cases.CASES,
         *hf_later_cases.CASES,
+        *hf_inkling_cases.CASES,
         *hf_quantised_cases.CASES,
         *mlx_cases.CASES,
         *numpy_cases.CASES,

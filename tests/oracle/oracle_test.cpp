@@ -67,6 +67,7 @@ class Oracle : public testing::TestWithParam<Case> {
         }
         desc.slice = slice;
         desc.partial = slice != nullptr;
+        desc.residency = residency;
         moe_plan* made = nullptr;
         const moe_status status = moe_plan_create(nullptr, &desc, &made);
         plan.reset(made);
@@ -120,6 +121,7 @@ class Oracle : public testing::TestWithParam<Case> {
     }
 
     const moe_slice* slice = nullptr;
+    moe_residency residency = MOE_RESIDENCY_SOURCE;
     Checkpoint checkpoint;
     Plan plan;
     Weights weights;
@@ -143,6 +145,25 @@ TEST_P(Oracle, AgreesWithTheTool) {
                 run_and_compare();
             }
         }
+    }
+}
+
+// Repacked, where the plan can: what it refuses it must name.
+TEST_P(Oracle, AgreesWithTheToolPacked) {
+    residency = MOE_RESIDENCY_PACKED;
+    for (const moe_io io : {MOE_IO_MMAP, MOE_IO_READ}) {
+        SCOPED_TRACE(testing::Message() << "io " << io);
+        open(io);
+        if (HasFatalFailure()) return;
+        const LayerFormats formats(checkpoint.get(), GetParam().layer);
+        const moe_status status = plan_with(MOE_TYPE_F32, MOE_TYPE_F32, formats);
+        if (status != MOE_OK) {
+            EXPECT_EQ(status, MOE_ERROR_UNSUPPORTED) << moe_last_error();
+            GTEST_SKIP() << moe_last_error();
+        }
+        load(MOE_OWN_COPY);
+        if (HasFatalFailure()) return;
+        run_and_compare();
     }
 }
 

@@ -1,0 +1,130 @@
+"""Inkling: the router has rows for the shared experts, and one sum divides the sigmoids of all.
+
+libmoe has the shared experts as the last of the routed ones, which a token takes first: ids and
+weights say it so. In the model's own files (which transformers writes), in the names of its memory,
+and with routed experts in NVFP4 as the released files have them, where the shared ones are bf16.
+"""
+import json
+import shutil
+
+import numpy as np
+import safetensors.torch
+import torch
+import transformers
+
+import fixture_case
+import routing_reference
+from hf_cases import SMALL
+from hf_family_cases import ONE_LAYER, SIGMOID, SIZES, drop, logits_of, save, write
+from hf_later_cases import SPARSE, copy_results
+from routing_reference import Rule
+
+ROUTED, SHARED, K, SCALE = 5, 2, 3, 1.5
+BESIDE = ("model.visual", "model.audio", "model.llm.embed", "model.llm.unembed",
+          "model.llm.layers.0.attn", "model.vision", "lm_head", "model.language_model.embed",
+          "model.language_model.layers.0.self_attn")
+MODEL = transformers.InklingForConditionalGeneration
+E2M1 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+
+
+def config():
+    text = dict(SMALL, **SIZES, **ONE_LAYER, **SPARSE, n_routed_experts=ROUTED,
+                num_experts_per_tok=K, n_shared_experts=SHARED, route_scale=SCALE, head_dim=16,
+                swa_head_dim=16, swa_num_attention_heads=2, swa_num_key_value_heads=1, d_rel=4,
+                rel_extent=8, sliding_window_size=8)
+    vision = dict(num_hidden_layers=2, hidden_size=16, num_attention_heads=1, patch_size=4,
+                  temporal_patch_size=2, num_channels=1)
+    return transformers.InklingConfig(text_config=text, vision_config=vision,
+                                      audio_config=dict(n_mel_bins=2, mel_vocab_size=2))
+
+
+def block_of(model):
+    return model.model.language_model.layers[0].mlp
+
+
+def finish(folder, model, rng, **meta):
+    block, rule = block_of(model), Rule(K, score="sigmoid")
+
+    def acceptable(x):
+        logits, bias = logits_of(block, x)
+        routed = routing_reference.route(rule, logits[:, :ROUTED], bias)
+        unbiased = routing_reference.route(rule, logits[:, :ROUTED], None)
+        matters = not np.array_equal(routed.ids, unbiased.ids)
+        return routed if routed.gap >= fixture_case.MIN_GAP and matters else None
+
+    x, routed = fixture_case.draw_input(rng, 7, 64, acceptable)
+    with torch.no_grad():
+        y = block(torch.from_numpy(x)[None])[0].numpy()
+        _, chosen, ids, shared = block.gate(torch.from_numpy(x))
+    place = np.array([[r.index(i) for i in w] for r, w in zip(ids.tolist(), routed.ids)])
+    shared_ids = np.tile(np.arange(ROUTED, ROUTED + SHARED, dtype=np.int32), (len(x), 1))
+    weights = np.take_along_axis(chosen.numpy(), place, axis=1)
+    arrays = (x, y, np.concatenate([shared_ids, routed.ids], 1),
+              np.concatenate([shared.numpy(), weights], 1))
+    rule = Rule(K + SHARED, scale=SCALE * float(block.gate.global_scale.detach()), **SIGMOID)
+    write(folder, model, 0, rule, arrays, ROUTED + SHARED, True, meta, block)
+
+
+def inkling(name="inkling_bf16"):
+    folder, model, rng = save(name, config(), MODEL)
+    drop(folder / "model.safetensors", BESIDE)
+    finish(folder, model, rng, notes="w13 interleaved, shared_w13; global_scale of its own")
+
+
+def inkling_merged(name="inkling_bf16_merged"):
+    source, folder = fixture_case.FIXTURES / "inkling_bf16", fixture_case.empty_folder(name)
+    model = MODEL.from_pretrained(source, dtype=torch.bfloat16)
+    model.save_pretrained(folder, save_original_format=False)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    drop(folder / "model.safetensors", BESIDE)
+    copy_results(source, folder, "inkling_bf16, saved with save_original_format=False",
+                 "bf16 merged")
+
+
+def nvfp4(weight):
+    """[E, rows, K] -> codes, scales of 16 columns, a scale of each expert, and the values of it."""
+    groups = weight.float().reshape(*weight.shape[:-1], -1, 16)
+    most = groups.abs().amax(-1)
+    whole = most.amax((1, 2)) / (6 * 448)
+    scales = (most / 6 / whole[:, None, None]).to(torch.float8_e4m3fn)
+    step = (scales.float() * whole[:, None, None])[..., None]
+    scaled = groups / step
+    codes = (scaled.abs()[..., None] - E2M1).abs().argmin(-1)
+    values = torch.where(scaled < 0, -1, 1) * E2M1[codes] * step
+    codes = (codes + torch.where(scaled < 0, 8, 0)).to(torch.uint8).reshape(weight.shape)
+    return codes[..., 0::2] | (codes[..., 1::2] << 4), scales, whole, values.reshape(weight.shape)
+
+
+def inkling_nvfp4(name="inkling_nvfp4"):
+    source, folder = fixture_case.FIXTURES / "inkling_bf16", fixture_case.empty_folder(name)
+    tensors = safetensors.torch.load_file(source / "model.safetensors")
+    stem = "model.llm.layers.0.mlp.experts."
+    exact = {}
+    for key in ("w13_weight", "w2_weight"):
+        weight = tensors[stem + key]
+        # A byte of its own in each expert's scale.
+        weight = weight * torch.arange(1, ROUTED + 1, dtype=weight.dtype)[:, None, None] / 2
+        codes, scales, whole, exact[key] = nvfp4(weight)
+        tensors[stem + key] = codes.contiguous()
+        tensors[f"{stem}{key}.scale"] = scales
+        tensors[f"{stem}{key}.scale2"] = whole
+        tensors[f"{stem}{key}.input_amax"] = torch.ones(1, dtype=torch.bfloat16)
+        tensors[f"{stem}{key}.original_shape"] = torch.tensor(weight.shape)
+    safetensors.torch.save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    shutil.copy(source / "config.json", folder)
+    quantization = dict(quant_algo="NVFP4", group_size=16, kv_cache_quant_algo="none",
+                        exclude_modules=["model.llm.layers.0.mlp.shared_experts",
+                                         "model.llm.layers.0.mlp.gate"])
+    (folder / "hf_quant_config.json").write_text(json.dumps({"quantization": quantization}))
+    model = MODEL.from_pretrained(source, dtype=torch.float32, experts_implementation="eager")
+    experts = block_of(model).experts
+    with torch.no_grad():
+        gate_up = torch.cat([exact["w13_weight"][:, 0::2], exact["w13_weight"][:, 1::2]], 1)
+        experts.gate_up_proj.copy_(gate_up)
+        experts.down_proj.copy_(exact["w2_weight"])
+    finish(folder, model.eval(), fixture_case.case_rng(name), format="nvfp4 mixed",
+           y_from="InklingMoE of transformers in fp32 on the decoded values",
+           notes="routed experts in NVFP4 (.scale, .scale2), shared ones in bf16; by the script")
+
+
+CASES = [inkling, inkling_merged, inkling_nvfp4]
