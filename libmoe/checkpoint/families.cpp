@@ -70,6 +70,7 @@ constexpr Family families[] = {
     {"iquest_q1", build_iquest_q1, nullptr},
     {"openai_privacy_filter", build_openai_privacy_filter, nullptr},
     {"inkling", build_inkling, nullptr},
+    {"inkling2", build_inkling2, nullptr},
 };
 
 struct Alias {
@@ -124,6 +125,7 @@ constexpr Alias model_types[] = {
     {"inkling_mm_model", "inkling"},
     {"inkling_model", "inkling"},
     {"inkling_text", "inkling"},
+    {"inkling2_text", "inkling2"},
 };
 
 const Family* find_alias(std::span<const Alias> aliases, std::string_view name) {

@@ -98,6 +98,7 @@ void build_openai_privacy_filter(LayerBuilder& layer);
 void build_llama4(LayerBuilder& layer);
 void build_gemma4(LayerBuilder& layer);
 void build_inkling(LayerBuilder& layer);
+void build_inkling2(LayerBuilder& layer);
 // family_gguf.cpp; what they have in common is in gguf_block.hpp
 void build_gguf_softmax(LayerBuilder& layer);        // normalised
 void build_gguf_plain_softmax(LayerBuilder& layer);  // not

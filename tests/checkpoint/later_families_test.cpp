@@ -374,5 +374,31 @@ TEST(LaterFamilies, InklingsNvfp4NeedsBothScales) {
     }
 }
 
+TEST(LaterFamilies, Inkling2HasSoftCaps) {
+    const auto model = [](const std::string& more) {
+        Model made = model_of("inkling2", routed + more);
+        const std::string block = "model.llm.layers.0.mlp.";
+        made.add(block + "gate.weight", "F32", {experts, hidden});
+        made.add(block + "gate.bias", "F32", {experts});
+        made.add(block + "experts.w13_weight", "F8_E4M3", {experts, 2 * width, hidden});
+        made.add(block + "experts.w13_weight_scale", "F8_E8M0", {experts, 2 * width, hidden / 32});
+        made.add(block + "experts.w2_weight", "F8_E4M3", {experts, hidden, width});
+        made.add(block + "experts.w2_weight_scale", "F8_E8M0", {experts, hidden, width / 32});
+        return made;
+    };
+    const moe_layer_desc desc = desc_of(model(R"(,"mlp_up_softcap":20)"), 4);
+    EXPECT_EQ(desc.activation, MOE_ACTIVATION_SITU);
+    EXPECT_EQ(desc.situ_beta, 4.0f);
+    EXPECT_EQ(desc.situ_beta_up, 20.0f);
+    EXPECT_EQ(desc.routed_scale, 8.0f);
+    EXPECT_EQ(desc.renormalize_eps, 1e-20f);
+    for (const char* more : {R"(,"scoring_func":"softmax")", R"(,"hidden_act":"gelu")"})
+        EXPECT_EQ(layer_failure(model(more)).status, MOE_ERROR_UNSUPPORTED) << more;
+    // The looped model's NVFP4 has scales of another kind.
+    Model loop = model("");
+    loop.add("model.llm.layers.0.mlp.experts.w2_weight_outer_scale_denominator", "F32", {1});
+    EXPECT_EQ(layer_failure(loop).status, MOE_ERROR_UNSUPPORTED);
+}
+
 }  // namespace
 }  // namespace moe::test

@@ -324,6 +324,7 @@ constexpr std::pair<const char*, const char*> family_configs[] = {
     {"axk2", R"("n_group":2,"topk_group":1,"norm_topk_prob":true)"},
     {"deepseek_v41", R"("swiglu_limit":10,"gate_temp":2.0,"scoring_func":"sqrtsoftplus")"},
     {"kolibri1", R"("shared_expert_intermediate_size":48,"norm_topk_prob":false)"},
+    {"inkling2", R"("mlp_gate_softcap":3,"mlp_up_softcap":20,"scoring_func":"sigmoid")"},
     {"inkling_mm_model", R"("n_shared_experts":2,"route_scale":3,"gate_activation":"sigmoid")"},
     {"sarvam_moe", R"("score_function":"sigmoid","moe_router_enable_expert_bias":true)"},
     {"exaone_moe", R"("swiglu_limits":[7,0],"is_moe_layer":[true,false])"},

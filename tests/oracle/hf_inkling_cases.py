@@ -1,4 +1,4 @@
-"""Inkling: the router has rows for the shared experts, and one sum divides the sigmoids of all.
+"""Inkling and Inkling 2. Of the first, the router has rows for the shared experts, and one sum divides the sigmoids of all.
 
 libmoe has the shared experts as the last of the routed ones, which a token takes first: ids and
 weights say it so. In the model's own files (which transformers writes), in the names of its memory,
@@ -15,14 +15,15 @@ import transformers
 import fixture_case
 import routing_reference
 from hf_cases import SMALL
-from hf_family_cases import ONE_LAYER, SIGMOID, SIZES, drop, logits_of, save, write
+from hf_family_cases import ONE_LAYER, SIGMOID, SIZES, drop, logits_of, pick_input, run, save, write
 from hf_later_cases import SPARSE, copy_results
 from routing_reference import Rule
 
 ROUTED, SHARED, K, SCALE = 5, 2, 3, 1.5
 BESIDE = ("model.visual", "model.audio", "model.llm.embed", "model.llm.unembed",
           "model.llm.layers.0.attn", "model.vision", "lm_head", "model.language_model.embed",
-          "model.language_model.layers.0.self_attn")
+          "model.language_model.layers.0.self_attn", "model.language_model.layers.0.attn_sconv",
+          "model.language_model.layers.0.input_layernorm")
 MODEL = transformers.InklingForConditionalGeneration
 E2M1 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
 
@@ -127,4 +128,57 @@ def inkling_nvfp4(name="inkling_nvfp4"):
            notes="routed experts in NVFP4 (.scale, .scale2), shared ones in bf16; by the script")
 
 
-CASES = [inkling, inkling_merged, inkling_nvfp4]
+def inkling2_config():
+    text = dict(SMALL, moe_intermediate_size=32, num_hidden_layers=1, n_routed_experts=6,
+                num_experts_per_tok=K, route_scale=SCALE, head_dim=16, swa_head_dim=16,
+                swa_num_attention_heads=2, swa_num_key_value_heads=1, d_rel=4, rel_extent=8,
+                sliding_window_size=8, mlp_gate_softcap=1.5, mlp_up_softcap=2.0, unpadded_vocab_size=32)
+    return transformers.Inkling2TextConfig(**text)
+
+
+def finish_inkling2(folder, model, rng, **meta):
+    block, rule = model.model.layers[0].mlp, Rule(K, scale=SCALE, **SIGMOID)
+    x, routed = pick_input(block, rule, rng, 7, 64)
+    y, weights = run(block, x, routed)
+    assert np.allclose(weights, routed.weights, rtol=1e-5), "the rule in the script is wrong"
+    write(folder, model, 0, rule, (x, y, routed.ids, weights), 6, True, meta, block)
+
+
+def inkling2(name="inkling2_bf16"):
+    folder, model, rng = save(name, inkling2_config())
+    drop(folder / "model.safetensors", BESIDE)
+    finish_inkling2(folder, model, rng, notes="soft caps of gate and up, which values reach")
+
+
+def mxfp8(weight):
+    """[E, rows, K] -> codes in E4M3, a power of two for 32 columns, and the values of it."""
+    groups = weight.float().reshape(*weight.shape[:-1], -1, 32)
+    exponent = torch.floor(torch.log2(groups.abs().amax(-1))) - 8
+    step = torch.exp2(exponent)[..., None]
+    codes = (groups / step).clamp(-448, 448).to(torch.float8_e4m3fn)
+    values = (codes.float() * step).reshape(weight.shape)
+    return codes.reshape(weight.shape), (exponent + 127).to(torch.uint8), values
+
+
+def inkling2_mxfp8(name="inkling2_mxfp8"):
+    source, folder = fixture_case.FIXTURES / "inkling2_bf16", fixture_case.empty_folder(name)
+    tensors = safetensors.torch.load_file(source / "model.safetensors")
+    exact = {}
+    for key in ("w13_weight", "w2_weight"):
+        stem = "model.llm.layers.0.mlp.experts." + key
+        tensors[stem], tensors[stem + "_scale"], exact[key] = mxfp8(tensors[stem])
+    safetensors.torch.save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    shutil.copy(source / "config.json", folder)
+    model = transformers.AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32,
+                                                              experts_implementation="eager")
+    experts = model.model.layers[0].mlp.experts
+    with torch.no_grad():
+        gate_up = torch.cat([exact["w13_weight"][:, 0::2], exact["w13_weight"][:, 1::2]], 1)
+        experts.gate_up_proj.copy_(gate_up)
+        experts.down_proj.copy_(exact["w2_weight"])
+    finish_inkling2(folder, model.eval(), fixture_case.case_rng(name), format="mxfp8",
+                    y_from="Inkling2SparseMoeBlock of transformers in fp32 on the decoded values",
+                    notes="E4M3 under E8M0 scales of 32 columns; by the script")
+
+
+CASES = [inkling, inkling_merged, inkling_nvfp4, inkling2, inkling2_mxfp8]

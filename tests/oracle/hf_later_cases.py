@@ -112,6 +112,21 @@ def granitemoe_swa(name="granitemoe_swa_bf16"):
          pick=lambda m: Whole(m.model.layers[0]), forward=forward)
 
 
+def kolibri1(name="kolibri1_bf16"):
+    config = config_of("Kolibri1Config", SIZES, ONE_LAYER, num_experts=6, num_experts_per_tok=3,
+                       shared_expert_intermediate_size=48, head_dim=16, norm_topk_prob=True)
+    case(name, config, Rule(3, score="none", post="sigmoid", norm=True), 0,
+         dict(shared_I=48, notes="chosen by logits and a bias; sigmoid of the chosen"))
+
+
+def axk2(name="axk2_bf16"):
+    config = config_of("AXK2Config", SIZES, ONE_LAYER, LATENT_ATTENTION, INDEXER, GROUPS, SPARSE,
+                       n_routed_experts=6, num_experts_per_tok=2, head_dim=16, gated_norm_rank=4)
+    case(name, config, Rule(2, scale=2.5, **SIGMOID, **TOP2_SUM), 0,
+         dict(shared_I=32, notes="groups masked by zero, which no chosen key is below here"),
+         dropped=("model.layers.0.self_attn",))
+
+
 class Whole:
     """A layer whose router and experts lie in a block, beside which its shared expert is."""
 
@@ -196,6 +211,8 @@ CASES = [
     beam,
     granitemoe_swa,
     privacy_filter,
+    kolibri1,
+    axk2,
     merged_families,
     gpt_oss_apart,
 ]
