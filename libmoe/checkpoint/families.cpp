@@ -69,6 +69,7 @@ constexpr Family families[] = {
     {"beam", build_beam, nullptr},
     {"iquest_q1", build_iquest_q1, nullptr},
     {"openai_privacy_filter", build_openai_privacy_filter, nullptr},
+    {"muse_spark", build_muse_spark, nullptr},
 };
 
 struct Alias {
@@ -120,6 +121,7 @@ constexpr Alias model_types[] = {
     {"gemma4_text", "gemma4"},
     {"diffusion_gemma", "gemma4"},
     {"diffusion_gemma_text", "gemma4"},
+    {"muse_spark_text", "muse_spark"},
 };
 
 const Family* find_alias(std::span<const Alias> aliases, std::string_view name) {

@@ -7,6 +7,7 @@
 
 #include "libmoe/base/checked.hpp"
 #include "libmoe/base/element.hpp"
+#include "libmoe/base/half.hpp"
 #include "libmoe/checkpoint/printable.hpp"
 #include "libmoe/formats/format.hpp"
 #include "libmoe/layer/layer.hpp"
@@ -403,6 +404,21 @@ void LayerBuilder::vector(std::string_view name, const Wanted& wanted) {
         check_shape(entry, {wanted.columns}, true);
     }
     append(entry, wanted).format = format_of(entry.element->type);
+}
+
+void LayerBuilder::centred_vector(std::string_view name, const Wanted& wanted) {
+    const TensorEntry& entry = get(name);
+    check_shape(entry, {wanted.columns}, true);
+    const float* stored = read_floats(entry, wanted.columns);
+    const auto n = static_cast<size_t>(wanted.columns);
+    auto* values = static_cast<float*>(out_.values.allocate(n * sizeof(float), alignof(float)));
+    std::transform(stored, stored + n, values,
+                   [](float value) { return round_to_type(1.0f + value, MOE_TYPE_BF16); });
+    LayerTensor& tensor = append(entry, wanted);
+    tensor.format = format_of(MOE_TYPE_F32);
+    tensor.data.bytes = 0;  // nothing to read: the values are here
+    tensor.tensor.data = values;
+    tensor.tensor.data_bytes = n * sizeof(float);
 }
 
 void LayerBuilder::flat_stack(std::string_view name, const Wanted& wanted) {

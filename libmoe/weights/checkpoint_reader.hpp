@@ -24,8 +24,10 @@ class CheckpointReader {
     moe_tensor read(const LayerTensor& source, int64_t index) {
         const auto n = static_cast<uint64_t>(count(source)), i = static_cast<uint64_t>(index);
         moe_tensor one = describe(source, index);
-        one.data_bytes = source.data.bytes / n;
-        one.data = read(source.data, i * one.data_bytes, one.data_bytes, data_);
+        if (source.data.bytes) {  // else the checkpoint made the values itself
+            one.data_bytes = source.data.bytes / n;
+            one.data = read(source.data, i * one.data_bytes, one.data_bytes, data_);
+        }
         if (source.scales.bytes) {
             one.scale_bytes = source.scales.bytes / n;
             one.scales = read(source.scales, i * one.scale_bytes, one.scale_bytes, scales_);
