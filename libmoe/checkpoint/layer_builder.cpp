@@ -412,8 +412,9 @@ void LayerBuilder::centred_vector(std::string_view name, const Wanted& wanted) {
     const float* stored = read_floats(entry, wanted.columns);
     const auto n = static_cast<size_t>(wanted.columns);
     auto* values = static_cast<float*>(out_.values.allocate(n * sizeof(float), alignof(float)));
+    const moe_type type = entry.element->type;
     std::transform(stored, stored + n, values,
-                   [](float value) { return round_to_type(1.0f + value, MOE_TYPE_BF16); });
+                   [&](float value) { return round_to_type(1.0f + value, type); });
     LayerTensor& tensor = append(entry, wanted);
     tensor.format = format_of(MOE_TYPE_F32);
     tensor.data.bytes = 0;  // nothing to read: the values are here

@@ -102,7 +102,7 @@ class LayerBuilder {
     void mxfp4_blocks(std::string_view stem, char mark, const Wanted& wanted);
     // A vector [columns], or one per expert; of a floating-point type.
     void vector(std::string_view name, const Wanted& wanted);
-    // A vector that is stored less one: 1 + v, rounded to bfloat16; of a floating-point type.
+    // A vector that is stored less one: 1 + v, rounded to the type that v has in the file.
     void centred_vector(std::string_view name, const Wanted& wanted);
     // All experts one below the other in two dimensions, [n_experts * rows, columns], or in the
     // transposed form [n_experts * columns, rows]; of a floating-point type.

@@ -134,18 +134,26 @@ TEST(MuseSpark, EveryTensorIsRequired) {
     }
 }
 
-TEST(MuseSpark, EveryKeyIsRequired) {
-    for (const char* key :
-         {"moe_hidden_size", "moe_intermediate_size", "num_local_experts", "rms_norm_eps",
-          "post_norm_eps", "output_multiplier", "routed_scaling_factor"}) {
-        Model model = muse_spark();
-        const size_t at = model.config.find('"' + std::string(key) + '"');
-        ASSERT_NE(at, std::string::npos) << key;
-        model.config[at + 1] = 'X';
-        const Failure failure = layer_failure(model);
+Model without(const char* key) {
+    Model model = muse_spark();
+    const size_t at = model.config.find('"' + std::string(key) + '"');
+    EXPECT_NE(at, std::string::npos) << key;
+    model.config[at + 1] = 'X';
+    return model;
+}
+
+TEST(MuseSpark, SizesAreRequired) {
+    for (const char* key : {"moe_hidden_size", "moe_intermediate_size", "num_local_experts"}) {
+        const Failure failure = layer_failure(without(key));
         EXPECT_EQ(failure.status, MOE_ERROR_NOT_FOUND) << key;
         EXPECT_NE(failure.text.find(key), std::string::npos) << failure.text;
     }
+}
+
+TEST(MuseSpark, OtherKeysHaveTheValuesOfTheirClass) {
+    EXPECT_EQ(desc_of(without("rms_norm_eps"), 8).latent_in_norm_eps, 1e-5f);
+    EXPECT_EQ(desc_of(without("post_norm_eps"), 8).expert_norm_eps, 1e-8f);
+    EXPECT_EQ(desc_of(without("output_multiplier"), 8).router_input_scale, 0.1767766952966369f);
 }
 
 TEST(MuseSpark, RefusesOtherShapesAndWhatItDoesNotRead) {
