@@ -14,8 +14,9 @@ GemvRange gemv_range(const moe_plan& plan, const cuda::NominalRates& nominal,
                      const GemvProblem& problem, const ExpertWork& work, bool takes_rows_alone) {
     const cuda::DeviceFacts& device = plan.cuda.device;
     const GemvTuning tuning = tuning_of(device).gemv;
-    int32_t can = max_gemv_tokens(device, problem, tuning);
-    if (takes_rows_alone) can = max_row_gemv_tokens(device, problem, tuning, can);
+    const int32_t sums = max_gemv_tokens(device, problem, tuning);
+    const int32_t can =
+        takes_rows_alone ? max_row_gemv_tokens(device, problem, tuning, sums) : sums;
     // The portable kernels, which run elsewhere and for float16 with other types, have no predicted
     // time.
     const bool has_pair = problem.up.type != PackedType::none;
@@ -25,7 +26,7 @@ GemvRange gemv_range(const moe_plan& plan, const cuda::NominalRates& nominal,
     const bool has_grouped =
         has_hopper_instructions(device.architecture()) && (plan.x_type != MOE_TYPE_F16 || in_f16);
     const DeviceRates rates = has_grouped ? DeviceRates(nominal) : DeviceRates(0, 0, 0);
-    return {can, gemv_tokens_worth(problem.gate_up.type, work, rates, can)};
+    return {can, gemv_tokens_worth(problem.gate_up.type, work, rates, can), sums > can && can == 0};
 }
 
 // Can forward treat the shared expert as one more slot of every token? Its weights lie as if it
