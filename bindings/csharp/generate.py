@@ -250,7 +250,7 @@ def calls_file(header):
 
 def is_flag(kind, name):
     return kind == "int" and (re.match(r"(has|is|round|shared_is|shared_has)_|has_", name)
-                              or name in ("act_order", "nested_scales", "pre_quant_scale"))
+                              or name in ("act_order", "nested_scales", "pre_quant_scale", "expert_norm_weight_first"))
 
 
 def field_notes(body):

@@ -54,6 +54,8 @@ const (
 	RoleLatentOut           Role = 21
 	RoleLatentNorm          Role = 22
 	RoleSecondSelectionBias Role = 23
+	RoleLatentInNorm        Role = 24
+	RoleExpertNorm          Role = 25
 )
 
 // Score is the function of the logits before selection.

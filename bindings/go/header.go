@@ -8,7 +8,7 @@ import "unsafe"
 const (
 	MOE_ABI_VERSION    = 1
 	MOE_VERSION_NUMBER = 1000
-	MOE_ROLE_COUNT     = 24
+	MOE_ROLE_COUNT     = 26
 	MOE_ALL_EXPERTS    = -1
 	MOE_OK             = 0
 	MOE_TYPE_NONE      = 0
@@ -166,6 +166,11 @@ type moe_layer_desc struct {
 	combine                     moe_combine_rule
 	group_mask                  moe_group_mask
 	has_second_selection_bias   int32
+	has_latent_in_norm          int32
+	latent_in_norm_eps          float32
+	has_expert_norm             int32
+	expert_norm_eps             float32
+	expert_norm_weight_first    int32
 }
 
 type moe_format struct {

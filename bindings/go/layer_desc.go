@@ -73,4 +73,9 @@ type LayerDesc struct {
 	Combine                  CombineRule
 	GroupMask                GroupMask
 	HasSecondSelectionBias   bool
+	HasLatentInNorm          bool
+	LatentInNormEps          float32
+	HasExpertNorm            bool
+	ExpertNormEps            float32
+	ExpertNormWeightFirst    bool
 }

@@ -50,12 +50,15 @@ Quantised quantise(const moe_format& format, int64_t rows, int64_t columns, uint
 std::vector<SyntheticLayer::Shape> SyntheticLayer::shapes_of(const LayerSource& source) {
     const moe_layer_desc& layer = source.desc;
     const int64_t hidden = layer.hidden;
+    const int64_t latent = layer.latent, width = latent ? latent : hidden;
     const int64_t features = layer.intermediate;
     const int64_t shared = layer.shared_intermediate;
     const Shape all[] = {{MOE_ROLE_ROUTER, layer.n_experts, hidden},
-                         {MOE_ROLE_GATE, features, hidden},
-                         {MOE_ROLE_UP, features, hidden},
-                         {MOE_ROLE_DOWN, hidden, features},
+                         {MOE_ROLE_LATENT_IN, latent, hidden},
+                         {MOE_ROLE_LATENT_OUT, hidden, latent},
+                         {MOE_ROLE_GATE, features, width},
+                         {MOE_ROLE_UP, features, width},
+                         {MOE_ROLE_DOWN, width, features},
                          {MOE_ROLE_SHARED_GATE, shared, hidden},
                          {MOE_ROLE_SHARED_UP, shared, hidden},
                          {MOE_ROLE_SHARED_DOWN, hidden, shared},
@@ -70,7 +73,10 @@ std::vector<SyntheticLayer::Shape> SyntheticLayer::shapes_of(const LayerSource& 
         shapes.push_back({MOE_ROLE_SECOND_SELECTION_BIAS, 1, layer.n_experts});
     if (layer.has_gate_bias) shapes.push_back({MOE_ROLE_GATE_BIAS, 1, features});
     if (layer.has_up_bias) shapes.push_back({MOE_ROLE_UP_BIAS, 1, features});
-    if (layer.has_down_bias) shapes.push_back({MOE_ROLE_DOWN_BIAS, 1, hidden});
+    if (layer.has_down_bias) shapes.push_back({MOE_ROLE_DOWN_BIAS, 1, width});
+    if (layer.has_latent_in_norm) shapes.push_back({MOE_ROLE_LATENT_IN_NORM, 1, width});
+    if (layer.has_expert_norm) shapes.push_back({MOE_ROLE_EXPERT_NORM, 1, width});
+    if (layer.has_latent_norm) shapes.push_back({MOE_ROLE_LATENT_NORM, 1, width});
     return shapes;
 }
 

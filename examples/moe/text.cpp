@@ -102,6 +102,7 @@ std::string activation_words(const moe_layer_desc& layer) {
     if (layer.has_gate_limit) words += fmt::format(", gate <= {:g}", layer.gate_limit);
     if (layer.has_up_limit) words += fmt::format(", |up| <= {:g}", layer.up_limit);
     if (layer.has_post_limit) words += fmt::format(", result <= {:g}", layer.post_limit);
+    if (layer.has_expert_norm) words += ", RMS norm of each expert";
     return words;
 }
 

@@ -193,10 +193,12 @@ typedef enum moe_role MOE_ENUM_BASE {
     MOE_ROLE_LATENT_OUT = 21,      /* [H, L] */
     MOE_ROLE_LATENT_NORM = 22,     /* [1, L], RMS norm of the routed sum before LATENT_OUT */
     MOE_ROLE_SECOND_SELECTION_BIAS = 23, /* [1, E_all] float32, instead of SELECTION_BIAS for the tokens that the call names */
+    MOE_ROLE_LATENT_IN_NORM = 24,  /* [1, L], RMS norm of LATENT_IN x */
+    MOE_ROLE_EXPERT_NORM = 25,     /* [1, L], RMS norm of every expert's output, one for all of them */
     MOE_ROLE_FORCE_INT32 = 0x7FFFFFFF
 } moe_role;
 /* One more than the largest role of this header: the length of arrays indexed by role. */
-#define MOE_ROLE_COUNT 24
+#define MOE_ROLE_COUNT 26
 
 /* "gate", "shared_down", "f8_e4m3" and the like, as errors and explanations write them; static; "unknown" for other values. */
 MOE_API const char *MOE_CALL moe_role_name(moe_role role) MOE_NOEXCEPT;
@@ -427,8 +429,9 @@ MOE_API moe_status MOE_CALL moe_stream_destroy(moe_device_kind kind, int32_t ind
  *    groups: keep the topk_group best of n_group contiguous groups, q of the others = -inf, or 0 by group_mask
  *    ids = the k largest q, largest first, ties to the lowest id
  *    w_j = s[id_j]; post_score over the k; renormalise; times routed_scale; times EXPERT_SCALE[id_j]
- *    F_e(v) = DOWN_e act(GATE_e v + GATE_BIAS_e, UP_e v + UP_BIAS_e) + DOWN_BIAS_e;  id >= E is the identity
- *    v  = x, or LATENT_IN x
+ *    d  = DOWN_e act(GATE_e v + GATE_BIAS_e, UP_e v + UP_BIAS_e) + DOWN_BIAS_e
+ *    F_e(v) = d, or rms(d) EXPERT_NORM, or rms(d EXPERT_NORM) by expert_norm_weight_first;  id >= E is the identity
+ *    v  = x, or LATENT_IN x, or rms(LATENT_IN x) LATENT_IN_NORM
  *    y  = sum_j w_j F_id_j(v)  in slot order;  y = LATENT_OUT rms(y) LATENT_NORM with a latent
  *    out = combine(y, sigmoid(SHARED_EXPERT_GATE . x) shared_scale shared(x)), rounded once
  *
@@ -514,6 +517,12 @@ typedef struct moe_layer_desc {
     moe_group_mask group_mask;  /* of routing: keys outside the best groups. ZERO needs groups */
     int32_t has_second_selection_bias; /* of routing: SECOND_SELECTION_BIAS, for the tokens of moe_forward_args.uses_second_bias; needs
                                           has_selection_bias */
+    int32_t has_latent_in_norm; /* LATENT_IN_NORM: the experts read the RMS-normalised LATENT_IN x; needs latent */
+    float latent_in_norm_eps;
+    int32_t has_expert_norm;    /* EXPERT_NORM: RMS norm of each routed expert's output, before its weight; rows of moe_experts and
+                                   slots have it. It needs the whole sum over I: not with a part of the intermediate */
+    float expert_norm_eps;
+    int32_t expert_norm_weight_first; /* 1: EXPERT_NORM multiplies before the norm, 0: after it; needs has_expert_norm */
 } moe_layer_desc;
 
 /* Checks a description as moe_plan_create would; MOE_ERROR_INVALID_ARGUMENT names the first wrong field. */
@@ -1157,7 +1166,7 @@ typedef struct moe_experts_args {
     const int32_t *n_tokens_device; /* output by token only: rows follow offsets and counts */
     const void *x;                /* TOKENS [T, H or L]; SORTED [n_rows, .]; BATCHED [E_local, capacity, .] */
     int64_t x_row_stride;
-    int32_t x_is_latent;          /* 1: rows are [L] already, LATENT_IN is not applied */
+    int32_t x_is_latent;          /* 1: rows are [L] already, LATENT_IN and its norm are not applied */
     moe_type ids_type;
     const void *ids;              /* TOKENS: [T, k] global ids */
     int64_t ids_row_stride;

@@ -71,6 +71,7 @@ constexpr Family families[] = {
     {"openai_privacy_filter", build_openai_privacy_filter, nullptr},
     {"inkling", build_inkling, nullptr},
     {"inkling2", build_inkling2, nullptr},
+    {"muse_spark", build_muse_spark, nullptr},
 };
 
 struct Alias {
@@ -126,6 +127,7 @@ constexpr Alias model_types[] = {
     {"inkling_model", "inkling"},
     {"inkling_text", "inkling"},
     {"inkling2_text", "inkling2"},
+    {"muse_spark_text", "muse_spark"},
 };
 
 const Family* find_alias(std::span<const Alias> aliases, std::string_view name) {

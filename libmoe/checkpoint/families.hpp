@@ -92,13 +92,15 @@ void build_param2moe(LayerBuilder& layer);
 void build_beam(LayerBuilder& layer);
 void build_kolibri1(LayerBuilder& layer);
 void build_nemotron_h(LayerBuilder& layer);
-// family_gpt_oss.cpp, family_llama4.cpp, family_gemma4.cpp, family_inkling.cpp
+// family_gpt_oss.cpp, family_llama4.cpp, family_gemma4.cpp, family_inkling.cpp,
+// family_muse_spark.cpp
 void build_gpt_oss(LayerBuilder& layer);
 void build_openai_privacy_filter(LayerBuilder& layer);
 void build_llama4(LayerBuilder& layer);
 void build_gemma4(LayerBuilder& layer);
 void build_inkling(LayerBuilder& layer);
 void build_inkling2(LayerBuilder& layer);
+void build_muse_spark(LayerBuilder& layer);
 // family_gguf.cpp; what they have in common is in gguf_block.hpp
 void build_gguf_softmax(LayerBuilder& layer);        // normalised
 void build_gguf_plain_softmax(LayerBuilder& layer);  // not

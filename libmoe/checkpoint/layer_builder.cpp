@@ -7,6 +7,7 @@
 
 #include "libmoe/base/checked.hpp"
 #include "libmoe/base/element.hpp"
+#include "libmoe/base/half.hpp"
 #include "libmoe/checkpoint/printable.hpp"
 #include "libmoe/formats/format.hpp"
 #include "libmoe/layer/layer.hpp"
@@ -193,7 +194,7 @@ const float* LayerBuilder::read_floats(const TensorEntry& entry, int64_t count) 
             MOE_ERROR_CORRUPT_FILE, entry,
             fmt::format("has shape {}, {} values are wanted", shape_text(entry.dims()), count));
     }
-    auto* values = static_cast<float*>(out_.values.allocate(n * sizeof(float), alignof(float)));
+    float* values = new_floats(count);
     // Narrow ones go to the end first, and are widened from the front.
     auto* bytes = reinterpret_cast<std::byte*>(values) + n * (sizeof(float) - size);
     files_.files[entry.file].read(entry.offset, entry.bytes, bytes);
@@ -223,8 +224,7 @@ void LayerBuilder::read_input_scale(LayerTensor& tensor, std::string_view stem,
     tensor.tensor.input_scale = values;
     if (entry) return;
     // compressed-tensors multiplies activations by its scale, where others divide.
-    auto* scales = static_cast<float*>(
-        out_.values.allocate(static_cast<size_t>(count) * sizeof(float), alignof(float)));
+    float* scales = new_floats(count);
     for (int64_t i = 0; i < count; ++i) scales[i] = 1.0f / values[i];
     tensor.tensor.input_scale = scales;
 }
@@ -458,18 +458,39 @@ void LayerBuilder::vector(std::string_view name, const Wanted& wanted) {
     append(entry, wanted).format = format_of(entry.element->type);
 }
 
-void LayerBuilder::vector_and(std::string_view name, const Wanted& wanted, float last, int32_t n) {
-    const TensorEntry& entry = get(name);
-    const int64_t n_read = wanted.columns - n;
-    const float* read = read_floats(entry, n_read);
-    const auto count = static_cast<size_t>(wanted.columns);
-    auto* values = static_cast<float*>(out_.values.allocate(count * sizeof(float), alignof(float)));
-    std::fill(std::copy(read, read + n_read, values), values + count, last);
+float* LayerBuilder::new_floats(int64_t n) {
+    return static_cast<float*>(
+        out_.values.allocate(static_cast<size_t>(n) * sizeof(float), alignof(float)));
+}
+
+// A vector whose values are not those of the file.
+void LayerBuilder::append_made(const TensorEntry& entry, const Wanted& wanted,
+                               const float* values) {
     LayerTensor& tensor = append(entry, wanted);
     tensor.format = format_of(MOE_TYPE_F32);
     tensor.data.bytes = 0;  // nothing to read: the values are here
     tensor.tensor.data = values;
-    tensor.tensor.data_bytes = count * sizeof(float);
+    tensor.tensor.data_bytes = static_cast<uint64_t>(wanted.columns) * sizeof(float);
+}
+
+void LayerBuilder::vector_and(std::string_view name, const Wanted& wanted, float last, int32_t n) {
+    const TensorEntry& entry = get(name);
+    const int64_t n_read = wanted.columns - n;
+    const float* read = read_floats(entry, n_read);
+    float* values = new_floats(wanted.columns);
+    std::fill_n(std::copy_n(read, n_read, values), n, last);
+    append_made(entry, wanted, values);
+}
+
+void LayerBuilder::centred_vector(std::string_view name, const Wanted& wanted) {
+    const TensorEntry& entry = get(name);
+    check_shape(entry, {wanted.columns}, true);
+    const float* stored = read_floats(entry, wanted.columns);
+    float* values = new_floats(wanted.columns);
+    const moe_type type = entry.element->type;
+    std::transform(stored, stored + wanted.columns, values,
+                   [&](float value) { return round_to_type(1.0f + value, type); });
+    append_made(entry, wanted, values);
 }
 
 void LayerBuilder::flat_stack(std::string_view name, const Wanted& wanted) {
@@ -523,7 +544,7 @@ void LayerBuilder::complete_pre_quant_scales() {
         const int64_t n = tensor.tensor.columns;
         const uint64_t bytes = static_cast<uint64_t>(n) * sizeof(float);
         if (n_ones < n) {
-            auto* values = static_cast<float*>(out_.values.allocate(bytes, alignof(float)));
+            float* values = new_floats(n);
             std::fill(values, values + n, 1.0f);
             ones = values;
             n_ones = n;

@@ -25,8 +25,8 @@ struct FileRange {
 struct LayerTensor {
     moe_tensor tensor{};
     moe_format format{};  // tensor.format points to it
-    FileRange data;
-    FileRange scales;  // no bytes: none, or tensor.scales is there
+    FileRange data;       // no bytes: tensor.data has values that the reader made
+    FileRange scales;     // no bytes: none, or tensor.scales is there
     FileRange zero_points;
     std::string_view name;
 };
@@ -105,6 +105,8 @@ class LayerBuilder {
     void mxfp4_blocks(std::string_view stem, char mark, const Wanted& wanted);
     // A vector [columns], or one per expert; of a floating-point type.
     void vector(std::string_view name, const Wanted& wanted);
+    // A vector that is stored less one: 1 + v, rounded to the type that v has in the file.
+    void centred_vector(std::string_view name, const Wanted& wanted);
     // All experts one below the other in two dimensions, [n_experts * rows, columns], or in the
     // transposed form [n_experts * columns, rows]; of a floating-point type.
     void flat_stack(std::string_view name, const Wanted& wanted);
@@ -130,6 +132,8 @@ class LayerBuilder {
 
     std::string_view full_name(std::string_view name) const;
     LayerTensor& append(const TensorEntry& entry, const Wanted& wanted);
+    float* new_floats(int64_t n);  // they live as long as the layer
+    void append_made(const TensorEntry& entry, const Wanted& wanted, const float* values);
     // Experts of a matrix: 1, or those of the stack.
     int64_t count_of(const Wanted& wanted) const;
     void split_stack(size_t index, const Wanted& wanted);

@@ -169,7 +169,27 @@ void Pipeline<Real>::project_latent(int64_t n) {
                                experts_.project(matrix, rows, n, first, last, b_.weight_row(worker),
                                                 b_.latent, matrix.rows, nullptr, nullptr);
                            });
+    normalize_latent(n);
     quantize_rows(b_.latent, n, matrix.rows, setup_.x_quantization, b_.latent_quantized);
+}
+
+template <class Real>
+void Pipeline<Real>::normalize_latent(int64_t n) {
+    const float* weight = weights_.vector(MOE_ROLE_LATENT_IN_NORM);
+    team_.for_each(layer().has_latent_in_norm ? n : 0, [&](int32_t, int64_t i) {
+        rms_normalize(b_.latent + i * layer().latent, layer().latent, layer().latent_in_norm_eps,
+                      weight);
+    });
+}
+
+// The norm of an expert's output is a part of the expert: combine adds up what it made.
+template <class Real>
+void Pipeline<Real>::normalize_y() {
+    const float* weight = weights_.vector(MOE_ROLE_EXPERT_NORM);
+    const int64_t width = layer().expert_width();
+    team_.for_each(layer().has_expert_norm ? *b_.n_rows : 0, [&](int32_t, int64_t r) {
+        normalize_expert_row(layer(), weight, width, b_.y + b_.row_slot[r] * width);
+    });
 }
 
 template <class Real>
@@ -273,11 +293,13 @@ void Pipeline<Real>::run_experts(bool input_is_latent) {
                           [&](int32_t worker, int64_t e, int64_t first, int64_t last) {
                               down_block(worker, e, first, last);
                           });
+    normalize_y();
 }
 
 template <class Real>
 void Pipeline<Real>::run_and_reduce(bool input_is_latent, const Reduction& reduction) {
-    if (reduction.n <= few_tokens && *b_.n_active > 0)
+    // A norm of the experts' outputs wants whole rows before anything is added up.
+    if (reduction.n <= few_tokens && *b_.n_active > 0 && !layer().has_expert_norm)
         return run_and_reduce_few(input_is_latent, reduction);
     run_experts(input_is_latent);
     combine(reduction.n, reduction.membership, reduction.with_identity);

@@ -84,7 +84,7 @@ class Pipeline {
     // After row_slot, row_input, offsets and n_rows have been written, by the thread that wrote
     // them: which experts have rows, those with most rows first.
     void count_active();
-    // latent = LATENT_IN x, for n rows of x; the experts read it from then on.
+    // latent = LATENT_IN x and its norm, for n rows of x; the experts read it from then on.
     void project_latent(int64_t n);
     // y[row_slot] = F(input[row_input]).
     void run_experts(bool input_is_latent);
@@ -123,6 +123,8 @@ class Pipeline {
                        bool input_is_latent);
     void down_block(int32_t worker, int64_t e, int64_t first, int64_t last);
     void quantize_h(int64_t first_row, int64_t last_row);
+    void normalize_latent(int64_t n);
+    void normalize_y();
     void combine_columns(int64_t t, int64_t first, int64_t last, const Membership& membership,
                          bool with_identity);
     void run_and_reduce_few(bool input_is_latent, const Reduction& reduction);

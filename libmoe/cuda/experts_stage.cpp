@@ -98,10 +98,14 @@ void experts_chunk_of_tokens(LayerPass& p, const Call& call, const moe_experts_a
         p.take_routing(given, {});
         return p.run_gemv_sum(x, args.expert_map, sum, out);
     }
-    if (args.out_layout == MOE_OUT_PER_SLOT && takes_rows(call, args, p.tokens().n * layer.top_k)) {
+    // A sum of normalised rows, too, is made of the rows of slots.
+    const bool has_slots = args.out_layout == MOE_OUT_PER_SLOT || layer.has_expert_norm;
+    if (has_slots && takes_rows(call, args, p.tokens().n * layer.top_k)) {
         p.take_routing(given, {});
-        return p.run_gemv_slots(rows_of_slots(x, layer.top_k),
-                                RowExperts::global(setup, p.scratch().ids, args.expert_map), out);
+        const DeviceRows rows = rows_of_slots(x, layer.top_k);
+        const auto experts = RowExperts::global(setup, p.scratch().ids, args.expert_map);
+        if (args.out_layout == MOE_OUT_REDUCED) return p.sum_gemv_slots(rows, experts, sum, out);
+        return p.run_gemv_slots(rows, experts, out);
     }
     const LayerPass::ExpertInput input{x, args.x_is_latent != 0, false};
     if (!args.stop_before_activation) p.take_input(input);
@@ -180,12 +184,14 @@ int64_t tokens_that_fit(const Call& call) {
 }
 
 // The rows of a window as they lie, to rows of the caller; false: not these rows. Rows that are
-// projected to the latent width first are read by slot.
+// projected to the latent width first are read by slot, and those of a norm stay in the scratch.
 bool run_rows_in_place(LayerPass& p, const Call& call, const moe_experts_args& args,
                        const SlotWindow& window, const CombineOutput& out) {
     DeviceRows to = dense_rows(out.data, out.type, out.stride);
     to.index = p.scratch().source;
-    if ((call.setup.layer->latent && !args.x_is_latent) || !p.stores_to(to)) return false;
+    const Layer& layer = *call.setup.layer;
+    if ((layer.latent && !args.x_is_latent) || !p.stores_to(to)) return false;
+    if (layer.has_expert_norm && !args.stop_before_activation) return false;
     p.list_rows(caller_rows(call.setup, args), window, slots_out(p.scratch(), call, args));
     const LayerPass::ExpertInput input{dense_rows(args.x, call.setup.x_type, args.x_row_stride),
                                        args.x_is_latent != 0, true};
@@ -217,7 +223,8 @@ void experts_by_rows(const Call& call, const moe_experts_args& args) {
     const int64_t n_rows = caller_rows(setup, args).n_rows;
     const Scratch scratch(setup, tokens_that_fit(call), call.scratch);
     const int64_t capacity = chunk_for(setup, scratch, args.stop_before_activation != 0) * k;
-    if (takes_rows(call, args, n_rows) && n_rows <= capacity)
+    // Its last kernel stores rows of the caller, where no norm can follow.
+    if (takes_rows(call, args, n_rows) && n_rows <= capacity && !setup.layer->has_expert_norm)
         return run_few_rows(call, args, scratch, static_cast<int32_t>(n_rows));
     for (int64_t first = 0; first < n_rows; first += capacity) {
         const auto n = static_cast<int32_t>(std::min(capacity, n_rows - first));

@@ -63,8 +63,10 @@ void forward_chunk(LayerPass& p, const Call& call, const moe_forward_args& args,
     const bool is_gemv =
         args.out_layout == MOE_OUT_REDUCED &&
         takes_gemv(setup.launch->experts_gemv, x, p.tokens().n, args.n_tokens_device);
-    const bool is_gemv_slots = args.out_layout == MOE_OUT_PER_SLOT && !args.n_tokens_device &&
-                               takes_gemv_rows(setup, p.tokens().n * layer.top_k);
+    // A sum of normalised rows, too, is made of the rows of slots.
+    const bool has_slots = args.out_layout == MOE_OUT_PER_SLOT || layer.has_expert_norm;
+    const bool is_gemv_slots =
+        has_slots && !args.n_tokens_device && takes_gemv_rows(setup, p.tokens().n * layer.top_k);
     if (setup.shared_joins && !is_gemv && args.out_layout == MOE_OUT_REDUCED) p.join_shared();
     const bool sorts = !is_gemv && !is_gemv_slots;
     if (sorts) p.take_input({x, false, false});
@@ -72,11 +74,14 @@ void forward_chunk(LayerPass& p, const Call& call, const moe_forward_args& args,
     if (args.out_expert_counts)
         run_count_experts(p.scratch().ids, layer.top_k, layer.n_experts_all(), p.tokens(),
                           args.out_expert_counts, p.stream());
-    if (is_gemv_slots)
-        return p.run_gemv_slots(rows_of_slots(x, layer.top_k),
-                                RowExperts::global(setup, p.scratch().ids, args.expert_map), out);
     const bool identity = !setup.partial && layer.n_identity_experts > 0;
     const LayerPass::Sum sum{true, {}, x, setup.partial ? 0 : every_finish_part, identity};
+    if (is_gemv_slots) {
+        const DeviceRows rows = rows_of_slots(x, layer.top_k);
+        const auto experts = RowExperts::global(setup, p.scratch().ids, args.expert_map);
+        if (args.out_layout == MOE_OUT_REDUCED) return p.sum_gemv_slots(rows, experts, sum, out);
+        return p.run_gemv_slots(rows, experts, out);
+    }
     if (is_gemv) return p.run_gemv_sum(x, args.expert_map, sum, out);
     p.run_experts({x, false, false});
     if (args.out_layout == MOE_OUT_PER_SLOT)

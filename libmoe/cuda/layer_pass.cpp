@@ -219,9 +219,31 @@ void LayerPass::project_latent(const ExpertInput& input) {
     projection.in = input.rows;
     projection.in.index = input.by_source ? b_.source : nullptr;
     projection.out = {b_.latent, latent_type(), layer().latent, nullptr, 1};
+    if (layer().has_latent_in_norm)
+        projection.out = dense_rows(b_.latent_values, MOE_TYPE_F32, layer().latent);
     projection.blocks = b_.token_blocks;
     projection.rows = token_rows(input.by_source ? n_slots_ : tokens_.n);
     run_projection(dense_launch(), dense_family_, projection);
+    if (!layer().has_latent_in_norm) return;
+    const TokenCount rows = input.by_source ? TokenCount{n_slots_, nullptr, 0} : tokens_;
+    run_norm({b_.latent_values, MOE_TYPE_F32, layer().latent, vector(MOE_ROLE_LATENT_IN_NORM),
+              layer().latent_in_norm_eps, 1.0f, true, layer().latent},
+             rows, b_.latent, latent_type(), layer().latent, stream());
+}
+
+// The norm of the experts' outputs, in place, of all rows, those of padding too: their values are
+// never read. A weight that comes first is a launch of its own.
+void LayerPass::normalize_y(int32_t n_rows) {
+    const int32_t width = layer().expert_width();
+    const auto run = [&](const float* weight, bool normalize) {
+        run_norm(
+            {b_.wide, y_type(), width, weight, layer().expert_norm_eps, 1.0f, normalize, width},
+            {n_rows, nullptr, 0}, b_.wide, y_type(), width, stream());
+    };
+    const float* weight = vector(MOE_ROLE_EXPERT_NORM);
+    if (!layer().expert_norm_weight_first) return run(weight, true);
+    run(weight, false);
+    run(nullptr, true);
 }
 
 DeviceRows LayerPass::expert_rows(const ExpertInput& input) {
@@ -267,6 +289,8 @@ void LayerPass::run_experts(const ExpertInput& input, const DeviceRows* out) {
     Mlp mlp = expert_mlp(input);
     if (out) mlp.y = *out;
     run_mlp(launch_, family_, mlp);
+    if (layer().has_expert_norm)
+        normalize_y(static_cast<int32_t>(most_rows(n_slots_, setup_.slice->n_local)));
 }
 
 void LayerPass::run_pre_activation(const ExpertInput& input, const DeviceRows& out) {
@@ -419,17 +443,25 @@ void LayerPass::store_gemv_slots(const DeviceRows& x, const RowExperts& experts,
 void LayerPass::run_gemv_slots(const DeviceRows& x, const RowExperts& experts,
                                const CombineOutput& out) {
     const int32_t k = layer().top_k, width = layer().expert_width();
-    if (out.stride == int64_t{k} * width)
+    if (out.stride == int64_t{k} * width && !layer().has_expert_norm)
         return store_gemv_slots(x, experts, dense_rows(out.data, out.type, width));
     store_gemv_slots(x, experts, dense_rows(b_.wide, y_type(), width));
+    if (layer().has_expert_norm) normalize_y(n_slots_);
     run_store_slots(launch_.device, b_.wide, y_type(), width, nullptr, k, width, tokens_, out.data,
                     out.type, out.stride, stream());
 }
 
 void LayerPass::sum_gemv_slots(const DeviceRows& x, const RowExperts& experts,
                                const CombineOutput& out) {
+    sum_gemv_slots(x, experts, {true, {}, {}, 0, false}, out);
+}
+
+void LayerPass::sum_gemv_slots(const DeviceRows& x, const RowExperts& experts, Sum sum,
+                               const CombineOutput& out) {
     store_gemv_slots(x, experts, dense_rows(b_.wide, y_type(), layer().expert_width()));
-    store_sum({true, {}, {}, 0, false, true}, out);
+    if (layer().has_expert_norm) normalize_y(n_slots_);
+    sum.is_by_slot = true;
+    store_sum(sum, out);
 }
 
 void LayerPass::run_gemv_sum(const DeviceRows& x, const int32_t* expert_map, Sum sum,

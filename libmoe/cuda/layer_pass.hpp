@@ -69,7 +69,8 @@ class LayerPass {
     // Can the experts' last kernel store such rows?
     bool stores_to(const DeviceRows& out) const;
 
-    // y of every sorted row; to `out`, where that is given, instead of the scratch.
+    // y of every sorted row; to `out`, where that is given, instead of the scratch. Of a layer with
+    // an expert norm `out` is not given.
     void run_experts(const ExpertInput& input, const DeviceRows* out = nullptr);
     // Before the sort of a chunk that stops before the activation: takes the plan's family for it.
     void take_pre_activation_family();
@@ -95,6 +96,9 @@ class LayerPass {
     // row of slot s by its index or divisor.
     void run_gemv_slots(const DeviceRows& x, const RowExperts& experts, const CombineOutput& out);
     void sum_gemv_slots(const DeviceRows& x, const RowExperts& experts, const CombineOutput& out);
+    // The same with the finish parts and identity experts of `sum`.
+    void sum_gemv_slots(const DeviceRows& x, const RowExperts& experts, Sum sum,
+                        const CombineOutput& out);
 
     const Scratch& scratch() const { return b_; }
     moe_type y_type() const { return range_.y_type; }
@@ -120,6 +124,7 @@ class LayerPass {
     moe_type latent_type() const;
     void list_tokens();
     void project_latent(const ExpertInput& input);
+    void normalize_y(int32_t n_rows);
     void store_latent_sum(const Sum& sum, const CombineOutput& out);
     void run_shared(const DeviceRows& x);
     void store_gemv_slots(const DeviceRows& x, const RowExperts& experts, const DeviceRows& out);

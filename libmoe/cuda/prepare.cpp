@@ -63,7 +63,9 @@ void prepare(const Setup& setup, LaunchPlan& launch) {
     for (GemvLaunches* launches : {&launch.experts_gemv, &launch.expert_rows_gemv,
                                    &launch.experts_and_shared_gemv, &launch.shared_gemv})
         for (GemvLaunch& one : launches->all) prepare_gemv(setup.device, one);
-    if (launch.experts_gemv.max_tokens || launch.shared_gemv.max_tokens) prepare_gather_slots();
+    if (launch.experts_gemv.max_tokens || launch.expert_rows_gemv.max_tokens ||
+        launch.shared_gemv.max_tokens)
+        prepare_gather_slots();
 }
 
 }  // namespace moe::cuda

@@ -153,6 +153,7 @@ Scratch::Scratch(const Setup& setup, int64_t n_tokens, std::byte* block) {
     const int64_t token_capacity = padded_rows(n);
     token_rows = take_rows(arena, setup.finish, dense_rows, padded_rows(dense_rows), 1);
     latent = arena.take<std::byte>(n_slots * layer.latent * finish_operand);
+    latent_values = arena.take<float>(layer.has_latent_in_norm ? n_slots * layer.latent : 0);
     routed = arena.take<float>(n * width);
     projected = arena.take<float>(layer.latent ? n * layer.hidden : 0);
     const int64_t shared = layer.shared_intermediate ? slice.shared_count : 0;

@@ -35,6 +35,7 @@ struct Scratch {
     SlotRows slot_rows;        // of gemv launches that gather
     float* pre_activation;     // [row_capacity][2 intermediate], where gate and up are not fused
     std::byte* latent;         // [chunk * k][latent]
+    float* latent_values;      // [chunk * k][latent], where a norm follows LATENT_IN
     float* routed;             // [chunk][width], where the routed sum is not the last step
     float* projected;          // [chunk][hidden] = LATENT_OUT of it
     std::byte* token_blocks;   // input of a dense matrix as token blocks

@@ -82,12 +82,32 @@ Activation make_shared_activation(const moe_layer_desc& desc) {
 
 // The index is a moe_role.
 constexpr const char* role_names[MOE_ROLE_COUNT] = {
-    "none",        "router",      "router_bias",    "selection_bias",
-    "router_norm", "hash_table",  "expert_scale",   "gate",
-    "up",          "down",        "gate_up",        "gate_bias",
-    "up_bias",     "down_bias",   "gate_up_bias",   "shared_gate",
-    "shared_up",   "shared_down", "shared_gate_up", "shared_expert_gate",
-    "latent_in",   "latent_out",  "latent_norm",    "second_selection_bias",
+    "none",
+    "router",
+    "router_bias",
+    "selection_bias",
+    "router_norm",
+    "hash_table",
+    "expert_scale",
+    "gate",
+    "up",
+    "down",
+    "gate_up",
+    "gate_bias",
+    "up_bias",
+    "down_bias",
+    "gate_up_bias",
+    "shared_gate",
+    "shared_up",
+    "shared_down",
+    "shared_gate_up",
+    "shared_expert_gate",
+    "latent_in",
+    "latent_out",
+    "latent_norm",
+    "second_selection_bias",
+    "latent_in_norm",
+    "expert_norm",
 };
 
 }  // namespace
@@ -113,6 +133,11 @@ Layer make_layer(const moe_layer_desc& desc) {
     layer.has_down_bias = desc.has_down_bias;
     layer.has_latent_norm = desc.has_latent_norm;
     layer.latent_norm_eps = desc.latent_norm_eps;
+    layer.has_latent_in_norm = desc.has_latent_in_norm;
+    layer.latent_in_norm_eps = desc.latent_in_norm_eps;
+    layer.has_expert_norm = desc.has_expert_norm;
+    layer.expert_norm_eps = desc.expert_norm_eps;
+    layer.expert_norm_weight_first = desc.expert_norm_weight_first;
     layer.has_shared_expert_gate = desc.has_shared_expert_gate;
     layer.shared_scale = given_or(desc.has_shared_scale, desc.shared_scale, 1.0f);
     layer.combine_scale = desc.combine == MOE_COMBINE_MEAN ? 0.5f : 1.0f;
@@ -159,6 +184,10 @@ bool Layer::has_role(moe_role role) const {
             return latent > 0;
         case MOE_ROLE_LATENT_NORM:
             return has_latent_norm;
+        case MOE_ROLE_LATENT_IN_NORM:
+            return has_latent_in_norm;
+        case MOE_ROLE_EXPERT_NORM:
+            return has_expert_norm;
         default:
             return false;
     }
@@ -192,6 +221,8 @@ Layer::Shape Layer::role_shape(moe_role role) const {
             return {1, i};
         case MOE_ROLE_DOWN_BIAS:
         case MOE_ROLE_LATENT_NORM:
+        case MOE_ROLE_LATENT_IN_NORM:
+        case MOE_ROLE_EXPERT_NORM:
             return {1, l};
         case MOE_ROLE_GATE_UP_BIAS:
             return {1, 2 * i};

@@ -73,6 +73,11 @@ struct Layer {
     bool has_down_bias = false;
     bool has_latent_norm = false;
     float latent_norm_eps = 0.0f;
+    bool has_latent_in_norm = false;
+    float latent_in_norm_eps = 0.0f;
+    bool has_expert_norm = false;
+    float expert_norm_eps = 0.0f;
+    bool expert_norm_weight_first = false;
     bool has_shared_expert_gate = false;
     float shared_scale = 1.0f;
     float combine_scale = 1.0f;  // 0.5 for the mean

@@ -153,6 +153,9 @@ constexpr RangeRule range_rules[] = {
     {MOE_FIELD(has_down_bias), 0, 1, 1},
     {MOE_FIELD(latent), 0, any_size, 32},
     {MOE_FIELD(has_latent_norm), 0, 1, 1},
+    {MOE_FIELD(has_latent_in_norm), 0, 1, 1},
+    {MOE_FIELD(has_expert_norm), 0, 1, 1},
+    {MOE_FIELD(expert_norm_weight_first), 0, 1, 1},
     {MOE_FIELD(shared_intermediate), 0, any_size, 16},
     {MOE_FIELD(has_shared_expert_gate), 0, 1, 1},
     {MOE_FIELD(has_shared_scale), 0, 1, 1},
@@ -180,6 +183,8 @@ constexpr Field floats[] = {
     MOE_FIELD(situ_beta),
     MOE_FIELD(situ_beta_up),
     MOE_FIELD(latent_norm_eps),
+    MOE_FIELD(latent_in_norm_eps),
+    MOE_FIELD(expert_norm_eps),
     MOE_FIELD(shared_scale),
     MOE_FIELD(shared_activation_alpha),
     MOE_FIELD(shared_activation_up_offset),
@@ -191,10 +196,8 @@ constexpr Field floats[] = {
 };
 
 constexpr Field floats_not_negative[] = {
-    MOE_FIELD(router_norm_eps),
-    MOE_FIELD(sparsemixer_jitter),
-    MOE_FIELD(renormalize_eps),
-    MOE_FIELD(latent_norm_eps),
+    MOE_FIELD(router_norm_eps), MOE_FIELD(sparsemixer_jitter), MOE_FIELD(renormalize_eps),
+    MOE_FIELD(latent_norm_eps), MOE_FIELD(latent_in_norm_eps), MOE_FIELD(expert_norm_eps),
 };
 
 // field may be set only where needs is set.
@@ -225,6 +228,10 @@ constexpr NeedRule need_rules[] = {
     {MOE_FIELD(has_gate_bias), MOE_FIELD(is_gated)},
     {MOE_FIELD(has_latent_norm), MOE_FIELD(latent)},
     {MOE_FIELD(latent_norm_eps), MOE_FIELD(has_latent_norm)},
+    {MOE_FIELD(has_latent_in_norm), MOE_FIELD(latent)},
+    {MOE_FIELD(latent_in_norm_eps), MOE_FIELD(has_latent_in_norm)},
+    {MOE_FIELD(expert_norm_eps), MOE_FIELD(has_expert_norm)},
+    {MOE_FIELD(expert_norm_weight_first), MOE_FIELD(has_expert_norm)},
     {MOE_FIELD(has_shared_expert_gate), MOE_FIELD(shared_intermediate)},
     {MOE_FIELD(has_shared_scale), MOE_FIELD(shared_intermediate)},
     {MOE_FIELD(shared_scale), MOE_FIELD(has_shared_scale)},

@@ -112,6 +112,11 @@ void set_intermediate(const moe_slice& desc, const Layer& layer, const RangeGrid
                          layer.intermediate, grid})) {
         return;
     }
+    require(
+        !layer.has_expert_norm,
+        "intermediate_count is {} of {}, but has_expert_norm is 1: the norm of an expert's output "
+        "needs the whole sum",
+        desc.intermediate_count, layer.intermediate);
     slice.whole_intermediate = false;
     slice.intermediate_begin = desc.intermediate_begin;
     slice.intermediate_count = desc.intermediate_count;

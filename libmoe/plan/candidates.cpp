@@ -89,7 +89,9 @@ const Reason* gemv(const Problem& problem) {
     if (problem.cuda->batch_invariant) return &reasons::batch_invariant;
     if (const Reason* reason = whole_tiles<stage, cuda::gemv_supports>(problem)) return reason;
     if (gathers_pair<stage>(problem)) return &reasons::column_table;
-    return gemv_range_of_stage(problem, stage).can > 0 ? nullptr : &reasons::size;
+    const GemvRange& range = gemv_range_of_stage(problem, stage);
+    if (range.lacks_rows) return &reasons::expert_norm;
+    return range.can > 0 ? nullptr : &reasons::size;
 }
 
 // Of many tokens float16 x is not rounded to bfloat16: it needs kernels with float16 operands, of

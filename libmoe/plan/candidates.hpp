@@ -41,6 +41,9 @@ inline constexpr Reason x_type{"x_type", "its arithmetic is narrower than x"};
 inline constexpr Reason architecture{"architecture", "it is made for another architecture"};
 inline constexpr Reason size{"size", "the layer is too large for its blocks, or not of whole ones"};
 inline constexpr Reason latent{"latent", "it does not make the rows of a latent"};
+inline constexpr Reason expert_norm{"expert_norm",
+                                    "an expert norm wants rows with an expert each, and the device "
+                                    "has too few multiprocessors for those of a token"};
 inline constexpr Reason unneeded{"unneeded", "the layer has nothing for it"};
 inline constexpr Reason many_rows{"many_rows",
                                   "taken beside the one above for matrices with many rows"};
@@ -63,6 +66,7 @@ inline constexpr Reason batch_invariant{
 struct GemvRange {
     int32_t can = 0;
     int32_t worth = 0;
+    bool lacks_rows = false;  // sums could be made, but only rows are wanted
 };
 
 // The question that candidates answer.

@@ -8,11 +8,15 @@
 namespace moe {
 namespace {
 
-// Up to how many tokens the gemv family can take the matrices, and is worth it.
+// Up to how many tokens the gemv family can take the matrices, and is worth it. takes_rows_alone:
+// its kernels make the rows of slots and never their sums.
 GemvRange gemv_range(const moe_plan& plan, const cuda::NominalRates& nominal,
-                     const GemvProblem& problem, const ExpertWork& work) {
+                     const GemvProblem& problem, const ExpertWork& work, bool takes_rows_alone) {
     const cuda::DeviceFacts& device = plan.cuda.device;
-    const int32_t can = max_gemv_tokens(device, problem, tuning_of(device).gemv);
+    const GemvTuning tuning = tuning_of(device).gemv;
+    const int32_t sums = max_gemv_tokens(device, problem, tuning);
+    const int32_t can =
+        takes_rows_alone ? max_row_gemv_tokens(device, problem, tuning, sums) : sums;
     // The portable kernels, which run elsewhere and for float16 with other types, have no predicted
     // time.
     const bool has_pair = problem.up.type != PackedType::none;
@@ -22,7 +26,7 @@ GemvRange gemv_range(const moe_plan& plan, const cuda::NominalRates& nominal,
     const bool has_grouped =
         has_hopper_instructions(device.architecture()) && (plan.x_type != MOE_TYPE_F16 || in_f16);
     const DeviceRates rates = has_grouped ? DeviceRates(nominal) : DeviceRates(0, 0, 0);
-    return {can, gemv_tokens_worth(problem.gate_up.type, work, rates, can)};
+    return {can, gemv_tokens_worth(problem.gate_up.type, work, rates, can), sums > can && can == 0};
 }
 
 // Can forward treat the shared expert as one more slot of every token? Its weights lie as if it
@@ -31,18 +35,19 @@ bool shared_can_join(const moe_plan& plan) {
     const Layer& layer = plan.layout.layer;
     const bool has_biases = layer.has_gate_bias || layer.has_up_bias || layer.has_down_bias;
     return plan.placement.shared_follows && layer.activation == layer.shared_activation &&
-           !has_biases && !layer.latent && !layer.weight_on_input && !plan.partial &&
-           !plan.unfused && layer.top_k < 64 && layer.n_experts < 4096;
+           !has_biases && !layer.latent && !layer.has_expert_norm && !layer.weight_on_input &&
+           !plan.partial && !plan.unfused && layer.top_k < 64 && layer.n_experts < 4096;
 }
 
 GemvRange gemv_range_of_experts(const moe_plan& plan, const cuda::NominalRates& rates) {
     const ExpertWork work = work_of_experts(plan, plan.placement, shared_can_join(plan));
-    return gemv_range(plan, rates, gemv_problem(plan, false, work.n_slots), work);
+    return gemv_range(plan, rates, gemv_problem(plan, false, work.n_slots), work,
+                      plan.layout.layer.has_expert_norm);
 }
 
 GemvRange gemv_range_of_shared(const moe_plan& plan, const cuda::NominalRates& rates) {
     const ExpertWork work = work_of_shared(plan, plan.placement);
-    return gemv_range(plan, rates, gemv_problem(plan, true, work.n_slots), work);
+    return gemv_range(plan, rates, gemv_problem(plan, true, work.n_slots), work, false);
 }
 
 void fill_cuda_setup(moe_plan& plan) {
@@ -90,7 +95,9 @@ void choose_cuda_families(moe_plan& plan) {
     setup.shared_joins = same_families && shared_can_join(plan);
     const bool in_bf16 =
         setup.experts == cuda::Family::grouped || setup.experts == cuda::Family::sm80_grouped_bf16;
-    const bool may_round_y = in_bf16 && plan.x_type != MOE_TYPE_F16 && !plan.batch_invariant;
+    // A norm of the rows would round them again.
+    const bool may_round_y = in_bf16 && plan.x_type != MOE_TYPE_F16 && !plan.batch_invariant &&
+                             !setup.layer->has_expert_norm;
     setup.max_f32_y_elements =
         may_round_y ? tuning_of(setup.device).grouped.max_f32_y_elements : INT64_MAX;
 }

@@ -379,4 +379,15 @@ int32_t max_gemv_tokens(const DeviceFacts& device, GemvProblem problem, const Ge
     return n;
 }
 
+int32_t max_row_gemv_tokens(const DeviceFacts& device, GemvProblem problem,
+                            const GemvTuning& tuning, int32_t most_tokens) {
+    const int32_t rows_of_token = std::exchange(problem.n_slots, 1);
+    for (int32_t n = 1; n <= most_tokens; ++n) {
+        problem.n_tokens = n * rows_of_token;
+        if (problem.n_tokens * tuning.least_sms_of_row > device.n_sms) return n - 1;
+        if (!fits_shared_memory(device, problem, tuning)) return n - 1;
+    }
+    return most_tokens;
+}
+
 }  // namespace moe

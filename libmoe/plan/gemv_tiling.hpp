@@ -48,5 +48,9 @@ bool fits_shared_memory(const cuda::DeviceFacts& device, GemvProblem problem,
 // max_gemv_batch at most, 0 for a shape that they cannot read.
 int32_t max_gemv_tokens(const cuda::DeviceFacts& device, GemvProblem problem,
                         const GemvTuning& tuning);
+// The same of their rows, each a token of one slot and so with fewer thread blocks, which are to
+// fit the shared memory with more tiles each; most_tokens at most.
+int32_t max_row_gemv_tokens(const cuda::DeviceFacts& device, GemvProblem problem,
+                            const GemvTuning& tuning, int32_t most_tokens);
 
 }  // namespace moe

@@ -77,19 +77,18 @@ void fill_gemv(const moe_plan& plan, const Candidate& candidate, GemvProblem pro
     }
 }
 
-// The same of the rows of 1 to candidate.most_tokens tokens, each with one slot and so with fewer
-// thread blocks, which are to fit the shared memory with more tiles each.
+// The same of the rows of 1 to candidate.most_tokens tokens, each with one slot, as far as they can
+// be taken.
 void fill_row_gemv(const moe_plan& plan, const Candidate& candidate, GemvProblem problem,
                    GemvLaunches& launches) {
     if (!is_gemv(candidate)) return;
     const GemvTuning tuning = tuning_of(plan.cuda.device).gemv;
+    launches.max_tokens =
+        max_row_gemv_tokens(plan.cuda.device, problem, tuning, candidate.most_tokens);
     const int32_t rows_of_token = std::exchange(problem.n_slots, 1);
-    for (int32_t n = 1; n <= candidate.most_tokens; ++n) {
+    for (int32_t n = 1; n <= launches.max_tokens; ++n) {
         problem.n_tokens = n * rows_of_token;
-        if (problem.n_tokens * tuning.least_sms_of_row > plan.cuda.device.n_sms) return;
-        if (!fits_shared_memory(plan.cuda.device, problem, tuning)) return;
         add_gemv(plan, candidate, problem, tuning, launches);
-        launches.max_tokens = n;
     }
 }
 
@@ -97,7 +96,8 @@ void fill_gemv(const moe_plan& plan, cuda::LaunchPlan& launch) {
     const Layer& layer = plan.layout.layer;
     const Candidate& experts = plan.chosen(MOE_STAGE_EXPERTS, 1);
     GemvProblem problem = gemv_problem(plan, false, layer.top_k);
-    fill_gemv(plan, experts, problem, launch.experts_gemv);
+    // Down's kernel adds up the rows of a token as it makes them; a norm wants them apart.
+    if (!layer.has_expert_norm) fill_gemv(plan, experts, problem, launch.experts_gemv);
     fill_row_gemv(plan, experts, problem, launch.expert_rows_gemv);
     if (plan.cuda.shared_joins) {
         ++problem.n_slots;

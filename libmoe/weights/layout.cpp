@@ -34,6 +34,8 @@ uint32_t stage_of(moe_role role, bool down_bias_in_finish) {
         case MOE_ROLE_GATE_BIAS:
         case MOE_ROLE_UP_BIAS:
         case MOE_ROLE_LATENT_IN:
+        case MOE_ROLE_LATENT_IN_NORM:
+        case MOE_ROLE_EXPERT_NORM:
             return MOE_STAGE_EXPERTS;
         case MOE_ROLE_DOWN_BIAS:
             return down_bias_in_finish ? MOE_STAGE_FINISH : MOE_STAGE_EXPERTS;

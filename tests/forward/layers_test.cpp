@@ -174,6 +174,76 @@ std::vector<LayerVariant> expert_layers() {
     };
 }
 
+void add_expert_norm(moe_layer_desc& d, int32_t weight_first) {
+    d.has_expert_norm = 1;
+    d.expert_norm_eps = 1e-5f;
+    d.expert_norm_weight_first = weight_first;
+}
+
+moe_layer_desc muse_spark() {
+    return with(plain_layer(64, 48, 12, 4), [](auto& d) {
+        d.has_router_input_scale = d.has_selection_bias = d.has_routed_scale = 1;
+        d.router_input_scale = 0.1768f;
+        d.score = MOE_SCORE_SIGMOID;
+        d.renormalize_eps = 1e-15f;
+        d.routed_scale = 2.5f;
+        d.latent = 32;
+        d.has_latent_in_norm = 1;
+        d.latent_in_norm_eps = 1e-5f;
+        add_expert_norm(d, 1);
+    });
+}
+
+// Of few tokens and of many, for which the sums of other layers are made in different ways.
+std::vector<LayerVariant> normalized_layers() {
+    return {
+        {"latent_in_norm", with(small,
+                                [](auto& d) {
+                                    d.latent = 32;
+                                    d.has_latent_in_norm = 1;
+                                    d.latent_in_norm_eps = 1e-5f;
+                                })},
+        {"latent_norms", with(small,
+                              [](auto& d) {
+                                  d.latent = 32;
+                                  d.has_latent_in_norm = d.has_latent_norm = 1;
+                                  d.latent_in_norm_eps = 0.25f;
+                                  d.latent_norm_eps = 1e-5f;
+                              })},
+        {"expert_norm", with(small, [](auto& d) { add_expert_norm(d, 0); })},
+        {"expert_norm_of_many", with(small, [](auto& d) { add_expert_norm(d, 0); }), 40},
+        {"expert_norm_weight_first", with(small, [](auto& d) { add_expert_norm(d, 1); })},
+        {"expert_norm_large_eps", with(small,
+                                       [](auto& d) {
+                                           add_expert_norm(d, 1);
+                                           d.expert_norm_eps = 0.25f;
+                                       })},
+        {"expert_norm_biases_shared", with(small,
+                                           [](auto& d) {
+                                               add_expert_norm(d, 1);
+                                               d.has_gate_bias = d.has_up_bias = d.has_down_bias =
+                                                   1;
+                                               add_shared(d);
+                                           })},
+        {"expert_norm_identity",
+         with(small,
+              [](auto& d) {
+                  add_expert_norm(d, 0);
+                  d.n_identity_experts = 3;
+              }),
+         12},
+        {"expert_norm_weight_on_input", with(small,
+                                             [](auto& d) {
+                                                 add_expert_norm(d, 1);
+                                                 d.weight_on = MOE_WEIGHT_ON_INPUT;
+                                             })},
+        {"muse_spark", muse_spark()},
+        {"muse_spark_one", muse_spark(), 1},
+        {"muse_spark_of_many", muse_spark(), 40},
+        {"muse_spark_bf16", muse_spark(), 9, "bf16"},
+    };
+}
+
 std::vector<LayerVariant> sizes() {
     return {
         {"I_16_H_32", plain_layer(32, 16, 4, 2)},
@@ -219,6 +289,7 @@ std::string name_of(const testing::TestParamInfo<LayerVariant>& info) {
 
 INSTANTIATE_TEST_SUITE_P(Routing, Layers, testing::ValuesIn(routing_layers()), name_of);
 INSTANTIATE_TEST_SUITE_P(Experts, Layers, testing::ValuesIn(expert_layers()), name_of);
+INSTANTIATE_TEST_SUITE_P(Norms, Layers, testing::ValuesIn(normalized_layers()), name_of);
 INSTANTIATE_TEST_SUITE_P(Sizes, Layers, testing::ValuesIn(sizes()), name_of);
 
 }  // namespace

@@ -326,6 +326,8 @@ constexpr std::pair<const char*, const char*> family_configs[] = {
     {"kolibri1", R"("shared_expert_intermediate_size":48,"norm_topk_prob":false)"},
     {"inkling2", R"("mlp_gate_softcap":3,"mlp_up_softcap":20,"scoring_func":"sigmoid")"},
     {"inkling_mm_model", R"("n_shared_experts":2,"route_scale":3,"gate_activation":"sigmoid")"},
+    {"muse_spark",
+     R"("moe_hidden_size":32,"num_shared_experts":0,"rms_norm_eps":1e-6,"post_norm_eps":1e-5,"output_multiplier":0.1768,"routed_scaling_factor":2.5)"},
     {"sarvam_moe", R"("score_function":"sigmoid","moe_router_enable_expert_bias":true)"},
     {"exaone_moe", R"("swiglu_limits":[7,0],"is_moe_layer":[true,false])"},
     {"step5", R"("moe_top_k":2,"norm_expert_weight":true)"}};
@@ -445,6 +447,12 @@ void add_parts(const Seeds& seeds) {
     latent.layer.activation = MOE_ACTIVATION_RELU2;
     latent.layer.is_gated = 0;
     seeds.add("plan", "latent", latent.bytes());
+    SmallPlan norms;
+    norms.layer.latent = 32;
+    norms.layer.has_latent_in_norm = norms.layer.has_expert_norm = 1;
+    norms.layer.latent_in_norm_eps = norms.layer.expert_norm_eps = 1e-5f;
+    norms.layer.expert_norm_weight_first = 1;
+    seeds.add("plan", "norms", norms.bytes());
     SmallPlan range;
     range.flags[0] = with_slice;
     range.plan.partial = 1;

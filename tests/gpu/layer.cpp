@@ -26,9 +26,7 @@ float spread_of(int role, int64_t columns) {
 }
 
 float middle_of(int role) {
-    const bool factor = role == MOE_ROLE_ROUTER_NORM || role == MOE_ROLE_LATENT_NORM ||
-                        role == MOE_ROLE_EXPERT_SCALE;
-    return factor ? 1.0f : 0.0f;
+    return clients::is_around_one(role) ? 1.0f : 0.0f;
 }
 
 }  // namespace

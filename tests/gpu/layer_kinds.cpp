@@ -31,6 +31,17 @@ void add_groups(moe_layer_desc& d, int32_t n, int32_t kept, moe_group_score scor
     d.group_score = score;
 }
 
+void add_latent_in_norm(moe_layer_desc& d) {
+    d.has_latent_in_norm = 1;
+    d.latent_in_norm_eps = 1e-5f;
+}
+
+void add_expert_norm(moe_layer_desc& d, int32_t weight_first) {
+    d.has_expert_norm = 1;
+    d.expert_norm_eps = 1e-5f;
+    d.expert_norm_weight_first = weight_first;
+}
+
 void scale_by(moe_layer_desc& d, float scale) {
     d.has_routed_scale = 1;
     d.routed_scale = scale;
@@ -278,6 +289,34 @@ const NamedLayer surroundings[] = {
                                     add_shared(d);
                                 })},
     {"latent_wider", with(plain_layer(64, 48, 6, 3), [](auto& d) { d.latent = 96; })},
+    {"latent_in_norm", with(small(),
+                            [](auto& d) {
+                                d.latent = 64;
+                                add_latent_in_norm(d);
+                            })},
+    {"expert_norm", with(small(), [](auto& d) { add_expert_norm(d, 0); })},
+    {"expert_norm_weight_first", with(small(),
+                                      [](auto& d) {
+                                          add_expert_norm(d, 1);
+                                          add_shared(d);
+                                          d.shared_intermediate = 64;
+                                      })},
+    {"expert_norm_identity", with(small(),
+                                  [](auto& d) {
+                                      add_expert_norm(d, 1);
+                                      d.n_identity_experts = 4;
+                                  })},
+    {"muse_spark", with(plain_layer(128, 64, 16, 4),
+                        [](auto& d) {
+                            d.has_router_input_scale = d.has_selection_bias = 1;
+                            d.router_input_scale = 0.1768f;
+                            d.score = MOE_SCORE_SIGMOID;
+                            d.renormalize_eps = 1e-15f;
+                            scale_by(d, 2.5f);
+                            d.latent = 64;
+                            add_latent_in_norm(d);
+                            add_expert_norm(d, 1);
+                        })},
     {"identity_shared", with(small(),
                              [](auto& d) {
                                  d.n_identity_experts = 4;

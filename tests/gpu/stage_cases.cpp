@@ -231,14 +231,22 @@ struct Kind {
 };
 
 std::vector<Kind> kinds(const moe_layer_desc& rich) {
-    moe_layer_desc on_input = rich, latent = rich, ungated = rich;
+    moe_layer_desc on_input = rich, latent = rich, ungated = rich, norm = rich;
     on_input.weight_on = MOE_WEIGHT_ON_INPUT;
     latent.latent = 64;
     latent.has_latent_norm = 1;
     latent.latent_norm_eps = 1e-5f;
     ungated.is_gated = ungated.has_gate_bias = 0;
     ungated.activation = MOE_ACTIVATION_RELU2;
-    return {{"rich", rich}, {"on_input", on_input}, {"latent", latent}, {"ungated", ungated}};
+    norm.has_expert_norm = 1;
+    norm.expert_norm_eps = 1e-5f;
+    moe_layer_desc muse_spark = norm;
+    muse_spark.expert_norm_weight_first = 1;
+    muse_spark.latent = 64;
+    muse_spark.has_latent_in_norm = 1;
+    muse_spark.latent_in_norm_eps = 1e-5f;
+    return {{"rich", rich},       {"on_input", on_input}, {"latent", latent},
+            {"ungated", ungated}, {"expert_norm", norm},  {"muse_spark", muse_spark}};
 }
 
 // Every layout that moe_experts takes.

@@ -252,6 +252,26 @@ const Refusal activation_rules[] = {
      "latent_norm_eps is 0.5 but has_latent_norm is 0"},
     {small_layer, [](Desc& d) { d.latent = 32, d.has_latent_norm = 1, d.latent_norm_eps = -0.5f; },
      "latent_norm_eps is -0.5;"},
+    {small_layer, [](Desc& d) { d.has_latent_in_norm = 1; },
+     "has_latent_in_norm is 1 but latent is 0"},
+    {small_layer, [](Desc& d) { d.latent = 32, d.has_latent_in_norm = 2; },
+     "has_latent_in_norm is 2;"},
+    {small_layer, [](Desc& d) { d.latent = 32, d.latent_in_norm_eps = 0.5f; },
+     "latent_in_norm_eps is 0.5 but has_latent_in_norm is 0"},
+    {small_layer,
+     [](Desc& d) { d.latent = 32, d.has_latent_in_norm = 1, d.latent_in_norm_eps = -0.5f; },
+     "latent_in_norm_eps is -0.5;"},
+    {small_layer, [](Desc& d) { d.has_expert_norm = 2; }, "has_expert_norm is 2;"},
+    {small_layer, [](Desc& d) { d.expert_norm_eps = 0.5f; },
+     "expert_norm_eps is 0.5 but has_expert_norm is 0"},
+    {small_layer, [](Desc& d) { d.has_expert_norm = 1, d.expert_norm_eps = NAN; },
+     "expert_norm_eps is nan;"},
+    {small_layer, [](Desc& d) { d.has_expert_norm = 1, d.expert_norm_eps = -1; },
+     "expert_norm_eps is -1;"},
+    {small_layer, [](Desc& d) { d.expert_norm_weight_first = 1; },
+     "expert_norm_weight_first is 1 but has_expert_norm is 0"},
+    {small_layer, [](Desc& d) { d.has_expert_norm = 1, d.expert_norm_weight_first = 2; },
+     "expert_norm_weight_first is 2;"},
 };
 
 const Refusal shared_rules[] = {
@@ -419,7 +439,7 @@ moe_layer_desc layer_with_everything() {
     desc.has_expert_scale = 1;
     desc.has_gate_bias = desc.has_up_bias = desc.has_down_bias = 1;
     desc.latent = 32;
-    desc.has_latent_norm = 1;
+    desc.has_latent_norm = desc.has_latent_in_norm = desc.has_expert_norm = 1;
     desc.shared_intermediate = 80;
     desc.shared_activation = MOE_ACTIVATION_SILU;
     desc.shared_is_gated = desc.has_shared_expert_gate = 1;
@@ -446,6 +466,8 @@ TEST(Layer, ShapesOfEveryRole) {
     expect_shape(layer, MOE_ROLE_LATENT_IN, 32, 64);
     expect_shape(layer, MOE_ROLE_LATENT_OUT, 64, 32);
     expect_shape(layer, MOE_ROLE_LATENT_NORM, 1, 32);
+    expect_shape(layer, MOE_ROLE_LATENT_IN_NORM, 1, 32);
+    expect_shape(layer, MOE_ROLE_EXPERT_NORM, 1, 32);
     EXPECT_EQ(layer.role_shape(MOE_ROLE_GATE_UP).rows, 96);
     EXPECT_EQ(layer.role_shape(MOE_ROLE_GATE_UP_BIAS).columns, 96);
     EXPECT_EQ(layer.role_shape(MOE_ROLE_SHARED_GATE_UP).rows, 160);
@@ -468,6 +490,8 @@ TEST(Layer, RoleNamesAndKinds) {
     EXPECT_STREQ(role_name(MOE_ROLE_SHARED_GATE_UP), "shared_gate_up");
     EXPECT_STREQ(role_name(MOE_ROLE_LATENT_NORM), "latent_norm");
     EXPECT_STREQ(role_name(MOE_ROLE_SECOND_SELECTION_BIAS), "second_selection_bias");
+    EXPECT_STREQ(role_name(MOE_ROLE_LATENT_IN_NORM), "latent_in_norm");
+    EXPECT_STREQ(role_name(MOE_ROLE_EXPERT_NORM), "expert_norm");
     EXPECT_STREQ(role_name(as<moe_role>(MOE_ROLE_COUNT)), "unknown");
     EXPECT_STREQ(role_name(as<moe_role>(-1)), "unknown");
     EXPECT_TRUE(is_expert_role(MOE_ROLE_GATE) && is_expert_role(MOE_ROLE_GATE_UP_BIAS));

@@ -202,6 +202,17 @@ TEST(Slice, RefusesRanges) {
     expect_refused(slice, "shared_count is 16 but has_shared_range is 0");
 }
 
+// The norm of a sum is not the sum of norms.
+TEST(Slice, RefusesAPartOfANormalisedSum) {
+    Layer layer = layer_of(80, 80);
+    layer.has_expert_norm = true;
+    expect_refused(features(16, 32), "intermediate_count is 32 of 80, but has_expert_norm is 1", {},
+                   layer);
+    const moe_slice whole = features(0, 80), shared = shared_features(16, 16);
+    EXPECT_TRUE(make(&whole, {}, layer).whole_intermediate);
+    EXPECT_FALSE(make(&shared, {}, layer).whole_shared);
+}
+
 TEST(Slice, SharedRange) {
     const moe_slice slice = shared_features(32, 32);
     const Slice result = make(&slice, {{64, 64}, {1, 32}});

@@ -101,7 +101,9 @@ def fill(model, rng, down_gain):
             tensor.copy_(torch.from_numpy(np.array(rows)))  # the hash table
             continue
         values = rng.standard_normal(tuple(tensor.shape))
-        if name.endswith(("norm.weight", "router.scale", "per_expert_scale", "global_scale")):
+        if name.endswith("_expert_norm.weight"):  # 1 + them is exact in bf16
+            values = np.round(16 * values) / 64
+        elif name.endswith(("norm.weight", "router.scale", "per_expert_scale", "global_scale")):
             values = 1.0 + 0.2 * values
         elif tensor.dim() < 2 or "bias" in name:
             values = 0.3 * values

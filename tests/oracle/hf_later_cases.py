@@ -143,6 +143,16 @@ def privacy_filter(name="openai_privacy_filter_bf16"):
                "OpenAIPrivacyFilterModel", scale_after=3.0, check=False)
 
 
+def muse_spark(name="muse_spark_bf16"):
+    config = config_of("MuseSparkTextConfig", SIZES, ONE_LAYER, num_local_experts=6,
+                       num_experts_per_tok=3, moe_hidden_size=96, routed_scaling_factor=2.5,
+                       output_multiplier=0.75, head_dim=32)
+    text_model(name, config, Rule(3, scale=2.5, **SIGMOID),
+               dict(notes="latent 96; an RMS norm of what experts read and of what each gives, whose "
+                          "weight multiplies first; logits times 0.75"),
+               "MuseSparkTextModel", before=lambda block: lambda x: x * 0.75)
+
+
 def copy_results(source, folder, notes, form):
     for file in ("x.npy", "y.npy", "ids.npy", "weights.npy"):
         shutil.copy(source / file, folder / file)
@@ -213,6 +223,7 @@ CASES = [
     privacy_filter,
     kolibri1,
     axk2,
+    muse_spark,
     merged_families,
     gpt_oss_apart,
 ]

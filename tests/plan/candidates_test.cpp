@@ -207,12 +207,12 @@ std::set<std::string> cuda_codes() {
     WeightsLayout layout(plan->runtime->memory, plan->layout);
     std::set<std::string> codes;
     const auto ask = [&](int32_t major, bool unfused, bool fused, moe_type x, moe_type intermediate,
-                         bool batch_invariant = false) {
+                         bool batch_invariant = false, const GemvRange& gemv = {}) {
         cuda::Setup setup;
         setup.batch_invariant = batch_invariant;
         setup.device.major = major;
         setup.is_gate_up_fused = fused;
-        const Problem problem{&layout, x, intermediate, unfused, &setup, {}, {}};
+        const Problem problem{&layout, x, intermediate, unfused, &setup, gemv, {}};
         for (const Candidate& one : choose_candidates(plan->runtime->memory, problem, nullptr))
             codes.insert(one.reason->code);
     };
@@ -223,6 +223,7 @@ std::set<std::string> cuda_codes() {
     ask(9, false, true, MOE_TYPE_BF16, MOE_TYPE_F16);
     ask(9, false, true, MOE_TYPE_BF16, MOE_TYPE_BF16, true);
     ask(9, false, true, MOE_TYPE_BF16, MOE_TYPE_BF16);  // gemv_experts is 0
+    ask(9, false, true, MOE_TYPE_BF16, MOE_TYPE_BF16, false, {.lacks_rows = true});
     layout.formats[MOE_ROLE_UP] = nvfp4_pre_quant_formats[0].format;
     layout.formats[MOE_ROLE_GATE] = layout.formats[MOE_ROLE_UP];
     ask(9, false, false, MOE_TYPE_BF16, MOE_TYPE_BF16);

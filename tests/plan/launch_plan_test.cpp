@@ -394,6 +394,40 @@ TEST(GemvLaunches, ASharedExpertLikeTheOthersIsOneMoreSlot) {
     EXPECT_GT(apart->launch_plan().shared_gemv.max_tokens, 0);
 }
 
+FakeLayer with_expert_norm(int32_t top_k, int64_t max_tokens = 20000) {
+    FakeLayer layer = with_shared_expert(768);
+    layer.max_tokens = max_tokens;
+    layer.desc.top_k = top_k;
+    layer.desc.has_expert_norm = 1;
+    return layer;
+}
+
+// Rows are normalised before they are added up: there is no launch that makes sums, with the shared
+// expert or without, and rows stay float32.
+TEST(GemvLaunches, OfAnExpertNormAreThoseOfRows) {
+    for (const FakeDevice& device : {h200(), sm80(), sm86()}) {
+        const moe_test::Plan plan = cuda_plan(device, with_expert_norm(8), "*_gemv_*");
+        const cuda::LaunchPlan& launch = plan->launch_plan();
+        const int32_t most = device.facts.n_sms / 8 / 8;
+        EXPECT_EQ(launch.experts_gemv.max_tokens, 0) << device.name;
+        EXPECT_EQ(launch.experts_and_shared_gemv.max_tokens, 0) << device.name;
+        EXPECT_EQ(launch.expert_rows_gemv.max_tokens, most) << device.name;
+        EXPECT_GT(launch.shared_gemv.max_tokens, 0) << device.name;
+        EXPECT_EQ(plan->chosen(MOE_STAGE_EXPERTS, 1).most_tokens, most) << device.name;
+        EXPECT_EQ(plan->chosen(MOE_STAGE_EXPERTS, most + 1).tokens, Tokens::any) << device.name;
+        for (const LaunchRange& range : launch.ranges) EXPECT_EQ(range.y_type, MOE_TYPE_F32);
+    }
+    // Rows of 20 experts leave six SMs to each.
+    const moe_test::Plan none = cuda_plan(h200(), with_expert_norm(20, 16));
+    EXPECT_EQ(none->launch_plan().expert_rows_gemv.max_tokens, 0);
+    EXPECT_EQ(none->chosen(MOE_STAGE_EXPERTS, 1).tokens, Tokens::any);
+    for (const Candidate& candidate : none->candidates)
+        if (candidate.stage == MOE_STAGE_EXPERTS && candidate.tokens == Tokens::small_batch) {
+            EXPECT_FALSE(candidate.applicable);
+            EXPECT_STREQ(candidate.reason->code, "expert_norm");
+        }
+}
+
 // --- what explain says of them
 
 TEST(ExplainLaunches, FollowTheSchemaAndNameWhatIsLaunched) {

@@ -50,12 +50,21 @@ void rms_normalize(Real* v, int64_t n, float eps, const float* weight) {
         v[i] = static_cast<Real>(v[i] * scale) * (weight ? static_cast<Real>(weight[i]) : Real{1});
 }
 
+template <class Real>
+void normalize_expert_row(const Layer& layer, const float* weight, int64_t n, Real* row) {
+    if (!layer.expert_norm_weight_first)
+        return rms_normalize(row, n, layer.expert_norm_eps, weight);
+    for (int64_t i = 0; i < n; ++i) row[i] *= static_cast<Real>(weight[i]);
+    rms_normalize(row, n, layer.expert_norm_eps, nullptr);
+}
+
 #define MOE_INSTANTIATE(Real)                                                                     \
     template void combine_token(const Layer&, const Real* const*, const float*, int64_t, Real*);  \
     template void add_identity_experts(const Layer&, const int32_t*, const float*, const Real*,   \
                                        int64_t, Real*);                                           \
     template void add_down_bias(const Layer&, const float*, const int32_t*, const float*, Real*); \
-    template void rms_normalize(Real*, int64_t, float, const float*);
+    template void rms_normalize(Real*, int64_t, float, const float*);                             \
+    template void normalize_expert_row(const Layer&, const float*, int64_t, Real*);
 MOE_INSTANTIATE(float)
 MOE_INSTANTIATE(double)
 

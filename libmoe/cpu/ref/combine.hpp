@@ -25,4 +25,8 @@ void add_down_bias(const Layer& layer, const float* bias, const int32_t* ids, co
 template <class Real>
 void rms_normalize(Real* v, int64_t n, float eps, const float* weight);
 
+// The norm of an expert's output of n values; weight [n] comes before or after it.
+template <class Real>
+void normalize_expert_row(const Layer& layer, const float* weight, int64_t n, Real* row);
+
 }  // namespace moe::cpu

@@ -88,6 +88,10 @@ inline RoleShape shape_of(const moe_layer_desc& d, int role) {
             return when(d.latent, {1, H, L});
         case MOE_ROLE_LATENT_NORM:
             return when(d.has_latent_norm, {1, 1, L});
+        case MOE_ROLE_LATENT_IN_NORM:
+            return when(d.has_latent_in_norm, {1, 1, L});
+        case MOE_ROLE_EXPERT_NORM:
+            return when(d.has_expert_norm, {1, 1, L});
         default:
             return {};
     }
@@ -105,10 +109,19 @@ inline bool is_vector(int role) {
         case MOE_ROLE_DOWN_BIAS:
         case MOE_ROLE_SHARED_EXPERT_GATE:
         case MOE_ROLE_LATENT_NORM:
+        case MOE_ROLE_LATENT_IN_NORM:
+        case MOE_ROLE_EXPERT_NORM:
             return true;
         default:
             return false;
     }
+}
+
+// Weights of norms, and scales.
+inline bool is_around_one(int role) {
+    return role == MOE_ROLE_ROUTER_NORM || role == MOE_ROLE_LATENT_NORM ||
+           role == MOE_ROLE_LATENT_IN_NORM || role == MOE_ROLE_EXPERT_NORM ||
+           role == MOE_ROLE_EXPERT_SCALE;
 }
 
 struct LayerWeights {
@@ -134,9 +147,7 @@ inline LayerWeights random_weights(const moe_layer_desc& desc, uint64_t seed) {
         const RoleShape shape = shape_of(desc, role);
         const float scale = is_vector(role) ? 0.3f : 1.7f / std::sqrt(float(shape.columns + 1));
         layer.values[role] = random.values(shape.n * shape.rows * shape.columns, scale);
-        const bool around_one = role == MOE_ROLE_ROUTER_NORM || role == MOE_ROLE_LATENT_NORM ||
-                                role == MOE_ROLE_EXPERT_SCALE;
-        if (around_one)
+        if (is_around_one(role))
             for (float& v : layer.values[role]) v += 1.0f;
     }
     return layer;

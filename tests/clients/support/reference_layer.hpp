@@ -223,6 +223,17 @@ inline Doubles before_activation(const LayerWeights& layer, int64_t e, const dou
     return out;
 }
 
+// The norm of one expert's output, in place.
+inline void normalize_expert(const LayerWeights& layer, Doubles& y) {
+    const moe_layer_desc& d = layer.desc;
+    if (!d.has_expert_norm) return;
+    Doubles scaled = y;
+    for (size_t l = 0; l < y.size(); ++l) scaled[l] *= layer.values[MOE_ROLE_EXPERT_NORM][l];
+    const Doubles& of = d.expert_norm_weight_first ? scaled : y;
+    const double factor = inverse_rms(of.data(), int64_t(of.size()), d.expert_norm_eps);
+    for (size_t l = 0; l < y.size(); ++l) y[l] = scaled[l] * factor;
+}
+
 // F_e(v) [L] from the intermediate features of the range, with or without the down bias.
 inline Doubles reference_expert(const LayerWeights& layer, int64_t e, const double* v, Range range,
                                 bool bias) {
@@ -239,6 +250,7 @@ inline Doubles reference_expert(const LayerWeights& layer, int64_t e, const doub
         out[l] = dot(layer.row(MOE_ROLE_DOWN, e, l) + range.begin, activated.data(), range.count);
         if (bias && d.has_down_bias) out[l] += layer.expert(MOE_ROLE_DOWN_BIAS, e)[l];
     }
+    normalize_expert(layer, out);
     return out;
 }
 
@@ -246,13 +258,16 @@ inline Doubles reference_expert(const LayerWeights& layer, int64_t e, const doub
     return reference_expert(layer, e, v, {0, layer.desc.intermediate}, true);
 }
 
-// What the experts of one token are given: x, or LATENT_IN x.
+// What the experts of one token are given: x, or LATENT_IN x and its norm.
 inline Doubles expert_input(const LayerWeights& layer, const float* x) {
     const Doubles token = to_doubles(x, layer.desc.hidden);
     if (!layer.desc.latent) return token;
     Doubles v(layer.desc.latent);
     for (size_t l = 0; l < v.size(); ++l)
         v[l] = dot(layer.row(MOE_ROLE_LATENT_IN, 0, int64_t(l)), token.data(), layer.desc.hidden);
+    if (!layer.desc.has_latent_in_norm) return v;
+    const double factor = inverse_rms(v.data(), int64_t(v.size()), layer.desc.latent_in_norm_eps);
+    for (size_t l = 0; l < v.size(); ++l) v[l] *= factor * layer.values[MOE_ROLE_LATENT_IN_NORM][l];
     return v;
 }
 

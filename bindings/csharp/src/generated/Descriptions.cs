@@ -111,6 +111,15 @@ namespace Moe
         /// <summary>of routing: SECOND_SELECTION_BIAS, for the tokens of moe_forward_args.uses_second_bias; needs
         /// has_selection_bias</summary>
         public bool HasSecondSelectionBias { get; set; }
+        /// <summary>LATENT_IN_NORM: the experts read the RMS-normalised LATENT_IN x; needs latent</summary>
+        public bool HasLatentInNorm { get; set; }
+        public float LatentInNormEps { get; set; }
+        /// <summary>EXPERT_NORM: RMS norm of each routed expert's output, before its weight; rows of moe_experts and
+        /// slots have it. It needs the whole sum over I: not with a part of the intermediate</summary>
+        public bool HasExpertNorm { get; set; }
+        public float ExpertNormEps { get; set; }
+        /// <summary>1: EXPERT_NORM multiplies before the norm, 0: after it; needs has_expert_norm</summary>
+        public bool ExpertNormWeightFirst { get; set; }
 
         internal moe_layer_desc ToNative()
         {
@@ -186,6 +195,11 @@ namespace Moe
             made.combine = Combine;
             made.group_mask = GroupMask;
             made.has_second_selection_bias = HasSecondSelectionBias ? 1 : 0;
+            made.has_latent_in_norm = HasLatentInNorm ? 1 : 0;
+            made.latent_in_norm_eps = LatentInNormEps;
+            made.has_expert_norm = HasExpertNorm ? 1 : 0;
+            made.expert_norm_eps = ExpertNormEps;
+            made.expert_norm_weight_first = ExpertNormWeightFirst ? 1 : 0;
             return made;
         }
 
@@ -262,6 +276,11 @@ namespace Moe
             made.Combine = from.combine;
             made.GroupMask = from.group_mask;
             made.HasSecondSelectionBias = from.has_second_selection_bias != 0;
+            made.HasLatentInNorm = from.has_latent_in_norm != 0;
+            made.LatentInNormEps = from.latent_in_norm_eps;
+            made.HasExpertNorm = from.has_expert_norm != 0;
+            made.ExpertNormEps = from.expert_norm_eps;
+            made.ExpertNormWeightFirst = from.expert_norm_weight_first != 0;
             return made;
         }
     }

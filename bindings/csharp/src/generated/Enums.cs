@@ -125,6 +125,10 @@ namespace Moe
         LatentNorm = 22,
         /// <summary>[1, E_all] float32, instead of SELECTION_BIAS for the tokens that the call names</summary>
         SecondSelectionBias = 23,
+        /// <summary>[1, L], RMS norm of LATENT_IN x</summary>
+        LatentInNorm = 24,
+        /// <summary>[1, L], RMS norm of every expert's output, one for all of them</summary>
+        ExpertNorm = 25,
     }
 
     /// <summary>Function of all logits of a token, before selection.</summary>

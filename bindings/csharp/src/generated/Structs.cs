@@ -9,7 +9,7 @@ namespace Moe
     {
         public const uint AbiVersion = 1;
         public const uint VersionNumber = 1000;
-        public const int RoleCount = 24;
+        public const int RoleCount = 26;
         public const int AllExperts = -1;
     }
 
@@ -127,6 +127,11 @@ namespace Moe
         public CombineRule combine;
         public GroupMask group_mask;
         public int has_second_selection_bias;
+        public int has_latent_in_norm;
+        public float latent_in_norm_eps;
+        public int has_expert_norm;
+        public float expert_norm_eps;
+        public int expert_norm_weight_first;
     }
 
     [StructLayout(LayoutKind.Sequential)]

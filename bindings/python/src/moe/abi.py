@@ -9,7 +9,7 @@ import re
 from typing import Annotated, Any, ClassVar, Dict, Optional, Type, TypeVar
 
 ABI_VERSION = 1
-ROLE_COUNT = 24
+ROLE_COUNT = 26
 ALL_EXPERTS = -1
 
 I32, U32, I64, U64, PTR, TEXT = c.c_int32, c.c_uint32, c.c_int64, c.c_uint64, c.c_void_p, c.c_char_p
@@ -209,6 +209,11 @@ class LayerDesc(Struct):
     combine: i32
     group_mask: i32
     has_second_selection_bias: i32
+    has_latent_in_norm: i32
+    latent_in_norm_eps: f32
+    has_expert_norm: i32
+    expert_norm_eps: f32
+    expert_norm_weight_first: i32
 
 
 @sized

@@ -142,6 +142,8 @@ class Role(OpenEnum, prefix="MOE_ROLE_"):
     LATENT_OUT = 21
     LATENT_NORM = 22
     SECOND_SELECTION_BIAS = 23
+    LATENT_IN_NORM = 24
+    EXPERT_NORM = 25
 
 
 class Score(OpenEnum, prefix="MOE_SCORE_"):

@@ -5,7 +5,7 @@ pub const MOE_VERSION_MINOR: u32 = 1;
 pub const MOE_VERSION_PATCH: u32 = 0;
 pub const MOE_VERSION_NUMBER: u32 = 1000;
 pub const MOE_ABI_VERSION: u32 = 1;
-pub const MOE_ROLE_COUNT: u32 = 24;
+pub const MOE_ROLE_COUNT: u32 = 26;
 pub const MOE_ALL_EXPERTS: i32 = -1;
 pub type __int8_t = ::std::os::raw::c_schar;
 pub type __int32_t = ::std::os::raw::c_int;
@@ -160,6 +160,12 @@ impl moe_role {
 }
 impl moe_role {
     pub const MOE_ROLE_SECOND_SELECTION_BIAS: moe_role = moe_role(23);
+}
+impl moe_role {
+    pub const MOE_ROLE_LATENT_IN_NORM: moe_role = moe_role(24);
+}
+impl moe_role {
+    pub const MOE_ROLE_EXPERT_NORM: moe_role = moe_role(25);
 }
 impl moe_role {
     pub const MOE_ROLE_FORCE_INT32: moe_role = moe_role(2147483647);
@@ -518,6 +524,11 @@ pub struct moe_layer_desc {
     pub combine: moe_combine_rule,
     pub group_mask: moe_group_mask,
     pub has_second_selection_bias: i32,
+    pub has_latent_in_norm: i32,
+    pub latent_in_norm_eps: f32,
+    pub has_expert_norm: i32,
+    pub expert_norm_eps: f32,
+    pub expert_norm_weight_first: i32,
 }
 impl moe_packing {
     pub const MOE_PACKING_DENSE: moe_packing = moe_packing(0);

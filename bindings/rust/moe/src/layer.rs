@@ -153,6 +153,11 @@ mirror! {
         combine: CombineRule = combine,
         group_mask: GroupMask = group_mask,
         has_second_selection_bias: bool = has_second_selection_bias,
+        has_latent_in_norm: bool = has_latent_in_norm,
+        latent_in_norm_eps: f32 = latent_in_norm_eps,
+        has_expert_norm: bool = has_expert_norm,
+        expert_norm_eps: f32 = expert_norm_eps,
+        expert_norm_weight_first: bool = expert_norm_weight_first,
     }
 }
 

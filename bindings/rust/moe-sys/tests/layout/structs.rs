@@ -103,7 +103,12 @@ layout! {
         shared_situ_beta_up,
         combine,
         group_mask,
-        has_second_selection_bias
+        has_second_selection_bias,
+        has_latent_in_norm,
+        latent_in_norm_eps,
+        has_expert_norm,
+        expert_norm_eps,
+        expert_norm_weight_first
     }
     moe_format {
         struct_size,
