@@ -308,12 +308,9 @@ void LayerBuilder::weight(std::string_view name, const Wanted& wanted) {
 namespace {
 
 // The e-th of n parts that lie one after the other.
-void take_part(FileRange& range, uint64_t n, uint64_t e) {
+void take_part(FileRange& range, const void*& data, uint64_t& bytes, uint64_t n, uint64_t e) {
     range.bytes /= n;
     range.offset += e * range.bytes;
-}
-
-void take_part(const void*& data, uint64_t& bytes, uint64_t n, uint64_t e) {
     bytes /= n;
     if (data) data = static_cast<const std::byte*>(data) + e * bytes;
 }
@@ -326,6 +323,13 @@ void take_part(const float*& values, int64_t& count, uint64_t e) {
 
 }  // namespace
 
+void take_part(LayerTensor& one, uint64_t n, uint64_t e) {
+    moe_tensor& tensor = one.tensor;
+    take_part(one.data, tensor.data, tensor.data_bytes, n, e);
+    take_part(one.scales, tensor.scales, tensor.scale_bytes, n, e);
+    take_part(one.zero_points, tensor.zero_points, tensor.zero_point_bytes, n, e);
+}
+
 // A stack holds all experts of a layer or is one tensor for each: here the experts 0, 1 and so on
 // of the stack become those from first_stacked on. The first one takes the place of the stack.
 void LayerBuilder::split_stack(size_t index, const Wanted& wanted) {
@@ -336,12 +340,7 @@ void LayerBuilder::split_stack(size_t index, const Wanted& wanted) {
         moe_tensor& tensor = one.tensor;
         tensor.expert = wanted.first_stacked + static_cast<int32_t>(e);
         tensor.n_experts = 0;
-        take_part(one.data, n, e);
-        take_part(one.scales, n, e);
-        take_part(one.zero_points, n, e);
-        take_part(tensor.data, tensor.data_bytes, n, e);
-        take_part(tensor.scales, tensor.scale_bytes, n, e);
-        take_part(tensor.zero_points, tensor.zero_point_bytes, n, e);
+        take_part(one, n, e);
         take_part(tensor.global_scale, tensor.n_global_scales, e);
         take_part(tensor.input_scale, tensor.n_input_scales, e);
         if (e == 0)

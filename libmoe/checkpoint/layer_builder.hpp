@@ -31,6 +31,9 @@ struct LayerTensor {
     std::string_view name;
 };
 
+// Codes, scales and zero points become the e-th of n equal parts of them.
+void take_part(LayerTensor& one, uint64_t n, uint64_t e);
+
 struct LayerData {
     explicit LayerData(std::pmr::memory_resource& memory) : values(&memory), tensors(&memory) {}
 

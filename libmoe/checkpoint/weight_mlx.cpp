@@ -34,21 +34,6 @@ bool is_known(std::string_view name) {
                        [&](const MlxMode& mode) { return mode.name == name; });
 }
 
-void keep_half(FileRange& range, const void*& data, uint64_t& bytes, bool is_second) {
-    bytes = range.bytes /= 2;
-    if (!is_second) return;
-    range.offset += bytes;
-    if (data) data = static_cast<const std::byte*>(data) + bytes;
-}
-
-// The first or the second half of the rows.
-void keep_half(LayerTensor& half, bool is_second) {
-    moe_tensor& tensor = half.tensor;
-    keep_half(half.data, tensor.data, tensor.data_bytes, is_second);
-    keep_half(half.scales, tensor.scales, tensor.scale_bytes, is_second);
-    keep_half(half.zero_points, tensor.zero_points, tensor.zero_point_bytes, is_second);
-}
-
 }  // namespace
 
 // MLX infers as much where config.json does not name the module: its default may be another.
@@ -140,8 +125,8 @@ void LayerBuilder::add_mlx_affine(const std::string& stem, const TensorEntry& en
         fail_entry(MOE_ERROR_UNSUPPORTED, entry, "rows of gate and up in turns under affine codes");
     const int64_t rows = wanted.rows / 2;
     const bool is_gate_first = order == MOE_GATE_UP_GATE_FIRST;
-    keep_half(add({MOE_ROLE_SHARED_GATE, 0, rows, wanted.columns}), !is_gate_first);
-    keep_half(add({MOE_ROLE_SHARED_UP, 0, rows, wanted.columns}), is_gate_first);
+    take_part(add({MOE_ROLE_SHARED_GATE, 0, rows, wanted.columns}), 2, is_gate_first ? 0 : 1);
+    take_part(add({MOE_ROLE_SHARED_UP, 0, rows, wanted.columns}), 2, is_gate_first ? 1 : 0);
 }
 
 // The global scale of MLX is the largest weight: 448 * 6 times what multiplies.
