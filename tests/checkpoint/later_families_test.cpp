@@ -374,6 +374,36 @@ TEST(LaterFamilies, InklingsNvfp4NeedsBothScales) {
     }
 }
 
+// MLX quantises both kinds of experts: each one's codes, scales and biases are its part of a stack.
+TEST(LaterFamilies, InklingsExpertsMayBeAffineCodes) {
+    Model model = inkling(InklingNames::mlx, R"(,"quantization":{"bits":4,"group_size":32})");
+    const auto replace = [&](const std::string& stem, int64_t n, int64_t rows, int64_t columns) {
+        model.add(stem + ".weight", "U32", {n, rows, columns / 8});
+        model.add(stem + ".scales", "BF16", {n, rows, columns / 32});
+        model.add(stem + ".biases", "BF16", {n, rows, columns / 32});
+    };
+    for (const char* matrix : {"gate_proj", "up_proj"}) {
+        replace(mlp0 + "switch_mlp." + matrix, experts, width, hidden);
+        replace(mlp0 + "shared_experts." + matrix, 2, width, hidden);
+    }
+    replace(mlp0 + "switch_mlp.down_proj", experts, hidden, width);
+    replace(mlp0 + "shared_experts.down_proj", 2, hidden, width);
+    const Folder folder;
+    const Handle checkpoint = open_model(folder, model);
+    expect_inkling(checkpoint->layer_desc(0));
+    for (const int32_t first : {0, static_cast<int32_t>(experts)}) {
+        const LayerTensor *a = find_tensor(checkpoint, 0, MOE_ROLE_UP, first),
+                          *b = find_tensor(checkpoint, 0, MOE_ROLE_UP, first + 1);
+        ASSERT_TRUE(a && b) << first;
+        EXPECT_EQ(a->format.zero_point, MOE_ZERO_POINT_FLOAT);
+        EXPECT_EQ(a->data.bytes, uint64_t{width} * hidden / 2);
+        EXPECT_EQ(b->data.offset, a->data.offset + a->data.bytes);
+        EXPECT_EQ(b->scales.offset, a->scales.offset + uint64_t{width} * hidden / 32 * 2);
+        EXPECT_EQ(b->zero_points.offset, a->zero_points.offset + a->zero_points.bytes);
+        EXPECT_EQ(b->zero_points.bytes, b->scales.bytes);
+    }
+}
+
 TEST(LaterFamilies, Inkling2HasSoftCaps) {
     const auto model = [](const std::string& more) {
         Model made = model_of("inkling2", routed + more);
