@@ -60,7 +60,7 @@ void PlanDesc::take_from_checkpoint() {
     if (!desc_.n_formats_per_expert) {
         take_experts_from_checkpoint();
         for (const moe_role role : {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN}) out[role] = nullptr;
-        // Of merged matrices gate and up say as much, expert by expert.
+        // Gate and up say as much of merged matrices, expert by expert.
         if (!expert_pointers_.empty()) out[MOE_ROLE_GATE_UP] = nullptr;
     }
     checkpoint.formats(desc_.checkpoint_layer, out, MOE_ROLE_COUNT);

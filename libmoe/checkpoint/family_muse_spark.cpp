@@ -13,7 +13,7 @@ void set_routing(LayerBuilder& layer) {
     desc.renormalize = MOE_RENORMALIZE_SUM_ADD;
     desc.renormalize_eps = 1e-15f;
     set_routed_scale(layer, "routed_scaling_factor", 1.0f);
-    // Of the logits; the router has no bias, so it may as well multiply what the router reads.
+    // The model multiplies logits; without a bias it may as well be what the router reads.
     desc.has_router_input_scale = 1;
     desc.router_input_scale =
         layer.settings().find_number("output_multiplier").value_or(0.1767766952966369f);

@@ -97,7 +97,7 @@ class LayerBuilder {
         bool fused = false;  // a merged tensor of experts: form and override apply
         FusedForm form = {};
         int32_t unread_experts = 0;  // at the end of a stack, in floating point alone
-        // Of a stack that has a part of the experts: how many (0: all), and the first of them.
+        // A stack may have a part of the experts: how many (0: all), and the first of them.
         int32_t n_stacked = 0;
         int32_t first_stacked = 0;
     };

@@ -102,10 +102,8 @@ void experts_chunk_of_tokens(LayerPass& p, const Call& call, const moe_experts_a
     const bool has_slots = args.out_layout == MOE_OUT_PER_SLOT || layer.has_expert_norm;
     if (has_slots && takes_rows(call, args, p.tokens().n * layer.top_k)) {
         p.take_routing(given, {});
-        const DeviceRows rows = rows_of_slots(x, layer.top_k);
         const auto experts = RowExperts::global(setup, p.scratch().ids, args.expert_map);
-        if (args.out_layout == MOE_OUT_REDUCED) return p.sum_gemv_slots(rows, experts, sum, out);
-        return p.run_gemv_slots(rows, experts, out);
+        return p.run_gemv_slots(rows_of_slots(x, layer.top_k), experts, args.out_layout, sum, out);
     }
     const LayerPass::ExpertInput input{x, args.x_is_latent != 0, false};
     if (!args.stop_before_activation) p.take_input(input);
@@ -157,8 +155,8 @@ void experts_chunk_of_slots(LayerPass& p, const Call& call, const moe_experts_ar
         DeviceRows x = dense_rows(args.x, setup.x_type, args.x_row_stride);
         x.index = b.source;
         const RowExperts experts = RowExperts::local(setup, b.ids);
-        if (args.out_layout == MOE_OUT_REDUCED) return p.sum_gemv_slots(x, experts, out);
-        return p.run_gemv_slots(x, experts, out);
+        const LayerPass::Sum sum{true, {}, {}, 0, false};
+        return p.run_gemv_slots(x, experts, args.out_layout, sum, out);
     }
     const bool is_listed = lists_slots(p, call, args);
     if (is_listed)

@@ -77,10 +77,8 @@ void forward_chunk(LayerPass& p, const Call& call, const moe_forward_args& args,
     const bool identity = !setup.partial && layer.n_identity_experts > 0;
     const LayerPass::Sum sum{true, {}, x, setup.partial ? 0 : every_finish_part, identity};
     if (is_gemv_slots) {
-        const DeviceRows rows = rows_of_slots(x, layer.top_k);
         const auto experts = RowExperts::global(setup, p.scratch().ids, args.expert_map);
-        if (args.out_layout == MOE_OUT_REDUCED) return p.sum_gemv_slots(rows, experts, sum, out);
-        return p.run_gemv_slots(rows, experts, out);
+        return p.run_gemv_slots(rows_of_slots(x, layer.top_k), experts, args.out_layout, sum, out);
     }
     if (is_gemv) return p.run_gemv_sum(x, args.expert_map, sum, out);
     p.run_experts({x, false, false});

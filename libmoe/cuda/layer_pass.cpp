@@ -441,7 +441,8 @@ void LayerPass::store_gemv_slots(const DeviceRows& x, const RowExperts& experts,
 }
 
 void LayerPass::run_gemv_slots(const DeviceRows& x, const RowExperts& experts,
-                               const CombineOutput& out) {
+                               moe_out_layout layout, const Sum& sum, const CombineOutput& out) {
+    if (layout == MOE_OUT_REDUCED) return sum_gemv_slots(x, experts, sum, out);
     const int32_t k = layer().top_k, width = layer().expert_width();
     if (out.stride == int64_t{k} * width && !layer().has_expert_norm)
         return store_gemv_slots(x, experts, dense_rows(out.data, out.type, width));
@@ -449,11 +450,6 @@ void LayerPass::run_gemv_slots(const DeviceRows& x, const RowExperts& experts,
     if (layer().has_expert_norm) normalize_y(n_slots_);
     run_store_slots(launch_.device, b_.wide, y_type(), width, nullptr, k, width, tokens_, out.data,
                     out.type, out.stride, stream());
-}
-
-void LayerPass::sum_gemv_slots(const DeviceRows& x, const RowExperts& experts,
-                               const CombineOutput& out) {
-    sum_gemv_slots(x, experts, {true, {}, {}, 0, false}, out);
 }
 
 void LayerPass::sum_gemv_slots(const DeviceRows& x, const RowExperts& experts, Sum sum,

@@ -92,13 +92,10 @@ class LayerPass {
                       const CombineOutput& out);
 
     // The rows of the chunk's slots by the gemv family (takes_gemv_rows), zero for slots without an
-    // expert here: per slot to `out`, or their sum over each token, without finish parts. x has the
-    // row of slot s by its index or divisor.
-    void run_gemv_slots(const DeviceRows& x, const RowExperts& experts, const CombineOutput& out);
-    void sum_gemv_slots(const DeviceRows& x, const RowExperts& experts, const CombineOutput& out);
-    // The same with the finish parts and identity experts of `sum`.
-    void sum_gemv_slots(const DeviceRows& x, const RowExperts& experts, Sum sum,
-                        const CombineOutput& out);
+    // expert here: per slot to `out`, or their sum over each token, with the finish parts and
+    // identity experts of `sum`. x has the row of slot s by its index or divisor.
+    void run_gemv_slots(const DeviceRows& x, const RowExperts& experts, moe_out_layout layout,
+                        const Sum& sum, const CombineOutput& out);
 
     const Scratch& scratch() const { return b_; }
     moe_type y_type() const { return range_.y_type; }
@@ -127,6 +124,8 @@ class LayerPass {
     void normalize_y(int32_t n_rows);
     void store_latent_sum(const Sum& sum, const CombineOutput& out);
     void run_shared(const DeviceRows& x);
+    void sum_gemv_slots(const DeviceRows& x, const RowExperts& experts, Sum sum,
+                        const CombineOutput& out);
     void store_gemv_slots(const DeviceRows& x, const RowExperts& experts, const DeviceRows& out);
     CombineInput combine_input(const Sum& sum) const;
     void add_shared(CombineInput& input, const Sum& sum) const;

@@ -194,7 +194,7 @@ moe_layer_desc muse_spark() {
     });
 }
 
-// Of few tokens and of many, for which the sums of other layers are made in different ways.
+// The sums of other layers are made in different ways for few tokens and for many.
 std::vector<LayerVariant> normalized_layers() {
     return {
         {"latent_in_norm", with(small,

@@ -68,7 +68,7 @@ def failing(report):
 
 
 def mended(report, problem):
-    """What mended the cause of a failing case, "" if nothing did."""
+    """The words of MENDED for a failing case, "" if it has none."""
     name = problem.partition(": ")[0]
     return next((why for commit, glob, why in MENDED if commit == report["commit"] and fnmatch.fnmatchcase(name, glob)), "")
 

@@ -1,4 +1,4 @@
-"""Inkling and Inkling 2. Of the first, the router has rows for the shared experts, and one sum divides the sigmoids of all.
+"""Inkling, whose router has rows for the shared experts and whose one sum divides the sigmoids of all, and Inkling 2.
 
 libmoe has the shared experts as the last of the routed ones, which a token takes first: ids and
 weights say it so. In the model's own files (which transformers writes), in the names of its memory,
@@ -13,6 +13,7 @@ import torch
 import transformers
 
 import fixture_case
+import hf_quantised_cases
 import routing_reference
 from hf_cases import SMALL
 from hf_family_cases import ONE_LAYER, SIGMOID, SIZES, drop, logits_of, pick_input, run, save, write
@@ -25,7 +26,7 @@ BESIDE = ("model.visual", "model.audio", "model.llm.embed", "model.llm.unembed",
           "model.language_model.layers.0.self_attn", "model.language_model.layers.0.attn_sconv",
           "model.language_model.layers.0.input_layernorm")
 MODEL = transformers.InklingForConditionalGeneration
-E2M1 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+E2M1 = torch.from_numpy(hf_quantised_cases.E2M1)
 
 
 def config():
@@ -96,6 +97,16 @@ def nvfp4(weight):
     return codes[..., 0::2] | (codes[..., 1::2] << 4), scales, whole, values.reshape(weight.shape)
 
 
+def dequantised(source, model_class, block_of, exact):
+    """The model of a folder, its routed experts with these values: rows of gate and up by turns."""
+    model = model_class.from_pretrained(source, dtype=torch.float32, experts_implementation="eager")
+    experts, rows = block_of(model).experts, exact["w13_weight"]
+    with torch.no_grad():
+        experts.gate_up_proj.copy_(torch.cat([rows[:, 0::2], rows[:, 1::2]], 1))
+        experts.down_proj.copy_(exact["w2_weight"])
+    return model.eval()
+
+
 def inkling_nvfp4(name="inkling_nvfp4"):
     source, folder = fixture_case.FIXTURES / "inkling_bf16", fixture_case.empty_folder(name)
     tensors = safetensors.torch.load_file(source / "model.safetensors")
@@ -103,7 +114,7 @@ def inkling_nvfp4(name="inkling_nvfp4"):
     exact = {}
     for key in ("w13_weight", "w2_weight"):
         weight = tensors[stem + key]
-        # A byte of its own in each expert's scale.
+        # Each expert's scale is another.
         weight = weight * torch.arange(1, ROUTED + 1, dtype=weight.dtype)[:, None, None] / 2
         codes, scales, whole, exact[key] = nvfp4(weight)
         tensors[stem + key] = codes.contiguous()
@@ -117,13 +128,8 @@ def inkling_nvfp4(name="inkling_nvfp4"):
                         exclude_modules=["model.llm.layers.0.mlp.shared_experts",
                                          "model.llm.layers.0.mlp.gate"])
     (folder / "hf_quant_config.json").write_text(json.dumps({"quantization": quantization}))
-    model = MODEL.from_pretrained(source, dtype=torch.float32, experts_implementation="eager")
-    experts = block_of(model).experts
-    with torch.no_grad():
-        gate_up = torch.cat([exact["w13_weight"][:, 0::2], exact["w13_weight"][:, 1::2]], 1)
-        experts.gate_up_proj.copy_(gate_up)
-        experts.down_proj.copy_(exact["w2_weight"])
-    finish(folder, model.eval(), fixture_case.case_rng(name), format="nvfp4 mixed",
+    model = dequantised(source, MODEL, block_of, exact)
+    finish(folder, model, fixture_case.case_rng(name), format="nvfp4 mixed",
            y_from="InklingMoE of transformers in fp32 on the decoded values",
            notes="routed experts in NVFP4 (.scale, .scale2), shared ones in bf16; by the script")
 
@@ -136,8 +142,12 @@ def inkling2_config():
     return transformers.Inkling2TextConfig(**text)
 
 
+def block_of_inkling2(model):
+    return model.model.layers[0].mlp
+
+
 def finish_inkling2(folder, model, rng, **meta):
-    block, rule = model.model.layers[0].mlp, Rule(K, scale=SCALE, **SIGMOID)
+    block, rule = block_of_inkling2(model), Rule(K, scale=SCALE, **SIGMOID)
     x, routed = pick_input(block, rule, rng, 7, 64)
     y, weights = run(block, x, routed)
     assert np.allclose(weights, routed.weights, rtol=1e-5), "the rule in the script is wrong"
@@ -169,14 +179,8 @@ def inkling2_mxfp8(name="inkling2_mxfp8"):
         tensors[stem], tensors[stem + "_scale"], exact[key] = mxfp8(tensors[stem])
     safetensors.torch.save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     shutil.copy(source / "config.json", folder)
-    model = transformers.AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32,
-                                                              experts_implementation="eager")
-    experts = model.model.layers[0].mlp.experts
-    with torch.no_grad():
-        gate_up = torch.cat([exact["w13_weight"][:, 0::2], exact["w13_weight"][:, 1::2]], 1)
-        experts.gate_up_proj.copy_(gate_up)
-        experts.down_proj.copy_(exact["w2_weight"])
-    finish_inkling2(folder, model.eval(), fixture_case.case_rng(name), format="mxfp8",
+    model = dequantised(source, transformers.AutoModelForCausalLM, block_of_inkling2, exact)
+    finish_inkling2(folder, model, fixture_case.case_rng(name), format="mxfp8",
                     y_from="Inkling2SparseMoeBlock of transformers in fp32 on the decoded values",
                     notes="E4M3 under E8M0 scales of 32 columns; by the script")
 

@@ -258,7 +258,7 @@ inline Doubles reference_expert(const LayerWeights& layer, int64_t e, const doub
     return reference_expert(layer, e, v, {0, layer.desc.intermediate}, true);
 }
 
-// What the experts of one token are given: x, or LATENT_IN x and its norm.
+// The experts of one token read x, or LATENT_IN x and its norm.
 inline Doubles expert_input(const LayerWeights& layer, const float* x) {
     const Doubles token = to_doubles(x, layer.desc.hidden);
     if (!layer.desc.latent) return token;
