@@ -1,6 +1,6 @@
 """Judges the committed reports of GPU runs: check_report.py ROOT [--write].
 
-Fails when a report has a failing case that is not in MENDED, or when a family of the plan's CUDA table is launched by no case of
+Fails when a report has a failing case, or when a family of the plan's CUDA table is launched by no case of
 any report that recorded launches. Kernels whose sources have changed since are listed; that is no failure. --write also
 writes the state of the reports into docs/support.md, between two marks.
 """
@@ -15,11 +15,6 @@ import kernel_hashes
 PAGE = "docs/support.md"
 REPORTS = ("report-smoke.json", "report-full.json", "report-portable.json")
 MARKS = ("<!-- gpu reports: written by tests/gpu/check_report.py --write -->\n", "<!-- end of gpu reports -->")
-# Cases that failed on a GPU and whose cause was mended since, without a run yet: commit of the report, cases, what
-# mended them. The page counts them as failing, and reports of other commits know no exception.
-MENDED = (
-    ("577c1af", "grid/affine3/*/f32", "549f896 packs their biases as they are"),
-)
 # The words of a row with a family: architecture, activation, family. The weight and the stage complete a kernel's name.
 WORDS = re.compile(r'\{"(sm[0-9]+)", "([a-z0-9]+)", "([a-z0-9_]+)"\}')
 MOST_LISTED = 8  # kernel files that changed; of more the page has the number
@@ -67,19 +62,6 @@ def failing(report):
                 yield f"launches are recorded, and {key} is 0 in every case"
 
 
-def mended(report, problem):
-    """The words of MENDED for a failing case, "" if it has none."""
-    name = problem.partition(": ")[0]
-    return next((why for commit, glob, why in MENDED if commit == report["commit"] and fnmatch.fnmatchcase(name, glob)), "")
-
-
-def not_failing(reports):
-    """Entries of MENDED that no report needs any more."""
-    names = [(report["commit"], problem.partition(": ")[0]) for report in reports for problem in failing(report)]
-    return [entry for entry in MENDED
-            if not any(commit == entry[0] and fnmatch.fnmatchcase(name, entry[1]) for commit, name in names)]
-
-
 def stale(root, report):
     now, then = kernel_hashes.kernel_hashes(root), report["sources"]
     return [path for path in sorted(now) if then.get(path) != now[path]]
@@ -94,9 +76,7 @@ def state_of(root, name):
     cases, n_bad = report["cases"], len(list(failing(report)))
     old = stale(root, report)
     lines = f"- `{name}`: {report['device']}, commit {report['commit']}, {report['date'][:10]}: {len(cases)} cases, "
-    lines += f"{sum('skipped' in case for case in cases)} skipped, {n_bad} failing"
-    causes = sorted({why for why in (mended(report, problem) for problem in failing(report)) if why})
-    lines += "".join(f" (since then {why}; not run again)" for why in causes) + "; "
+    lines += f"{sum('skipped' in case for case in cases)} skipped, {n_bad} failing; "
     if not old:
         return lines + "no kernel file has changed since\n"
     if len(old) > MOST_LISTED:
@@ -135,12 +115,7 @@ def main():
             continue
         report = json.loads(path.read_text())
         reports.append(report)
-        for problem in failing(report):
-            why = mended(report, problem)
-            if why:
-                print(f"{name}: failed: {problem}; since then {why}; not run again")
-            else:
-                problems.append(f"{name}: {problem}")
+        problems += [f"{name}: {problem}" for problem in failing(report)]
         print(f"{name}: {launch_checks(report)}")
         skipped = sum("skipped" in case for case in report["cases"])
         print(
@@ -152,7 +127,6 @@ def main():
     if not reports:
         print("no GPU has reported yet")
         return 0
-    problems += [f"no report has a failing case of {each}: take it from MENDED" for each in not_failing(reports)]
     kernels = cuda_kernels(root)
     if any(report.get("launches_recorded") for report in reports):
         problems += [f"no case runs {name}" for name in missing(kernels, reports)]

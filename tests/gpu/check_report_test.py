@@ -35,21 +35,6 @@ class CheckReport(unittest.TestCase):
         self.assertEqual(len(list(check_report.failing(report(True, named_checked=1)))), 1)
         self.assertEqual(list(check_report.failing(report(False))), [])
 
-    def test_a_failure_is_excused_in_one_report_alone(self):
-        commit, glob, _ = check_report.MENDED[0] if check_report.MENDED else ("", "", "")
-        if not commit:
-            self.skipTest("no case is excused")
-        name = glob.replace("*", "any")
-        excused = {**report(True, name=name, ok=False), "commit": commit}
-        later = {**excused, "commit": "0000000"}
-        other = {**report(True, name="grid/other", ok=False), "commit": commit}
-        for each, is_excused in ((excused, True), (later, False), (other, False)):
-            problems = [p for p in check_report.failing(each) if p.startswith(each["cases"][0]["name"])]
-            self.assertEqual(len(problems), 1)
-            self.assertEqual(bool(check_report.mended(each, problems[0])), is_excused)
-        self.assertNotIn(check_report.MENDED[0], check_report.not_failing([excused]))
-        self.assertIn(check_report.MENDED[0], check_report.not_failing([later, other]))
-
     def test_the_table_of_the_plan_is_found(self):
         kernels = check_report.cuda_kernels(pathlib.Path(__file__).resolve().parents[2])
         self.assertIn("sm90_*_bf16_gemv_*", kernels)
