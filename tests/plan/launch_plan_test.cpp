@@ -165,7 +165,7 @@ TEST(LaunchRanges, OnSm80AndSm86ThePortableKernelsReadRowsByIndex) {
         expect_changes_after(plan, 32, "logits", has_small_logits);
         expect_changes_after(plan, 4 * device.facts.n_sms, "selection", has_block_select);
         for (const LaunchRange& range : plan->launch_plan().ranges) {
-            const bool is_wide = range.max_tokens > 32 * 128 / 8;
+            const bool is_wide = range.max_tokens > 48 * 128 / 8;
             const auto widths = is_wide ? cuda::TileWidths::wide : cuda::TileWidths::narrow;
             EXPECT_EQ(range.tiles, (cuda::MlpTiles{widths, widths})) << device.name;
             EXPECT_FALSE(range.indexes_rows) << device.name;
@@ -223,15 +223,15 @@ TEST(LaunchRanges, TilesAreChosenForExpertsAndDenseMatricesByTheirFamilies) {
         layer.unnamed[role] = int5;
     const moe_test::Plan plan = cuda_plan(h200(), layer);
     const auto at = [&](int64_t n_tokens) { return plan->launch_plan().range(n_tokens); };
-    EXPECT_TRUE(at(512).tiles.are_narrow());
-    EXPECT_EQ(at(513).tiles, (cuda::MlpTiles{TileWidths::wide, TileWidths::wide}));
+    EXPECT_TRUE(at(768).tiles.are_narrow());
+    EXPECT_EQ(at(769).tiles, (cuda::MlpTiles{TileWidths::wide, TileWidths::wide}));
     EXPECT_EQ(at(48).dense_tiles, TileWidths::narrow);
     EXPECT_EQ(at(49).dense_tiles, TileWidths::wide);
     for (const moe_role role : {MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP, MOE_ROLE_SHARED_DOWN})
         layer.unnamed[role] = int5;
     const moe_test::Plan portable = cuda_plan(h200(), layer);
-    EXPECT_EQ(portable->launch_plan().range(32).dense_tiles, TileWidths::narrow);
-    EXPECT_EQ(portable->launch_plan().range(33).dense_tiles, TileWidths::wide);
+    EXPECT_EQ(portable->launch_plan().range(48).dense_tiles, TileWidths::narrow);
+    EXPECT_EQ(portable->launch_plan().range(49).dense_tiles, TileWidths::wide);
 }
 
 TEST(LaunchRanges, WideFeaturesAreNotReadByTheirIndex) {

@@ -30,12 +30,19 @@ void expect_stages(int32_t shared_bytes) {
         const Sm80Config config = sm80_config<kind, Shape>(device, type, static_bytes);
         const std::string name = std::string(packed_type_name(type)) + " group " +
                                  std::to_string(is_grid(kind) ? grid_group(type) : 0);
-        EXPECT_GE(config.n_stages, 2) << name << " in " << shared_bytes;
+        for (int width = 0; width < sm80_widths; ++width) {
+            const Sm80Stages& stages = config.stages[width];
+            EXPECT_GE(stages.n, 2) << name << " in " << shared_bytes;
+            EXPECT_LE(stages.n, Shape::max_stages) << name;
+            EXPECT_EQ(stages.all_bytes, stages.n * stages.bytes) << name;
+            EXPECT_EQ(stages.tile_bytes % 16, 0) << name;
+            EXPECT_LE(stages.all_bytes, config.shared_bytes) << name;
+        }
+        EXPECT_GE(config.shared_bytes, sm80_epilogue_bytes<Shape>) << name;
         EXPECT_GE(config.blocks_per_sm, 1) << name;
         EXPECT_LE(config.blocks_per_sm * (config.shared_bytes + static_bytes + sm80_system_bytes),
                   shared_bytes + sm80_system_bytes)
             << name;
-        EXPECT_EQ(config.tile_bytes % 16, 0) << name;
     }
 }
 
@@ -57,7 +64,7 @@ TEST(PortableTiles, TwoStagesFitEveryArchitecture) {
     EXPECT_EQ(n_kinds, static_cast<int>(packed_traits.size()) - 2);
 }
 
-// A stage begins on a multiple of its columns: 256 of narrow tiles, 64 of wide ones.
+// A stage begins on a multiple of its columns: 64 to 256 of narrow tiles, 64 of wide ones.
 TEST(PortableTiles, AStageHoldsTheRecordsThatItTouches) {
     for (const int32_t group : {16, 32, 48, 64, 80, 96, 128, 192, 256, 512})
         for (const int32_t n : {1, 2, 4}) {

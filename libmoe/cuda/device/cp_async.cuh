@@ -8,7 +8,7 @@
 namespace moe::cuda {
 
 // Both addresses are aligned to 16 bytes. If `present` is false, zeros are written and `from` is
-// not read, but it must be an address.
+// not read: it may be no address.
 __device__ inline void copy_async_16(uint32_t to, const void* from, bool present = true) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
                  "r"(present ? 16 : 0)

@@ -20,7 +20,7 @@ constexpr TileRule grouped_tiles{256, 8, max_narrow_rows};
 constexpr TileRule grouped_narrow_tiles{max_narrow_rows, 8, INT32_MAX};  // where all are narrow
 // The portable one takes full tiles, then one with the rest.
 constexpr TileRule sm80_wide_tiles{128, 128, INT32_MAX};
-constexpr TileRule sm80_narrow_tiles{32, 32, INT32_MAX};
+constexpr TileRule sm80_narrow_tiles{64, 64, INT32_MAX};
 
 // The gate's values before the activation, where the gate had a launch of its own: row r begins at
 // values + stride * r. The activation of up is then act(gate, up).

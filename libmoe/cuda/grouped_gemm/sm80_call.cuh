@@ -3,6 +3,7 @@
 #pragma once
 
 #include "libmoe/cuda/dequant/grid_records.hpp"
+#include "libmoe/cuda/device/operand.hpp"
 #include "libmoe/cuda/device/tile_work.cuh"
 #include "libmoe/cuda/grouped_gemm/sm80_tile_shape.hpp"
 
@@ -10,19 +11,44 @@ namespace moe::cuda {
 
 struct Sm80Call {
     GemmArgs gemm;
-    int32_t staged_tile_bytes;
+    int32_t in_vectors;   // of eight columns, of an input row
     int64_t tile_stride;  // of packed tiles in memory
-    int32_t n_stages;
-    int32_t shared_bytes;  // of all stages
-    bool copies;           // input rows need no conversion and begin on 16 bytes
-    bool stores_fours;     // output rows can be written four elements at a time
-    GridRecords records;   // of weights, if they are a grid
+    Sm80Stages stages[sm80_widths];
+    bool copies;          // input rows need no conversion and begin on 16 bytes
+    bool stores_fours;    // output rows can be written four elements at a time, rounded once
+    GridRecords records;  // of weights, if they are a grid
+};
+
+// Where the rows of the token tile begin, as cp.async wants them: in units of 16 bytes, so that 32
+// bits reach 64 GB of input. The threads of a stage copy one vector of 16 bytes of every apart-th
+// row of one of its k_blocks; the rows of a thread lie together.
+template <class Shape, int k_blocks>
+struct Sm80TokenRows {
+    static constexpr uint32_t absent = 0xFFFFFFFFu;
+    static constexpr int apart = sm80_threads<Shape> / 8 / k_blocks;
+    static constexpr int of_thread = Shape::max_rows / apart;
+
+    // `in`: offset of row `row` in elements of 16 bits, or -1.
+    static __device__ __forceinline__ void store(uint32_t* rows, int row, int64_t in) {
+        rows[row % apart * of_thread + row / apart] =
+            in < 0 ? absent : static_cast<uint32_t>(in / 8);
+    }
+    // The first n rows of the threads whose first row is `row`.
+    template <int n>
+    static __device__ __forceinline__ void load(const uint32_t* rows, int row, uint32_t (&to)[n]) {
+        constexpr int at_once = n % 4 == 0 ? 4 : n % 2 == 0 ? 2 : 1;
+        rows += row * of_thread;
+#pragma unroll
+        for (int i = 0; i < n; i += at_once)
+            load_words<at_once>(reinterpret_cast<const std::byte*>(rows + i), to + i);
+    }
 };
 
 // Rows of the token tile in shared memory, and the codebook of its expert.
 template <class Shape>
 struct Sm80Shared {
     TileRows<Shape::max_rows> rows;
+    alignas(16) uint32_t token_rows[Shape::max_rows];
     float codebook[64];
 };
 

@@ -2,38 +2,38 @@
 //
 // Inputs: float32 accumulators of mma.sync in registers. Output: rows of any type.
 //
-// 1. The accumulators of as many rows as fit pass through shared memory, [rows][accum_stride], in
-//    the memory of the pipeline stages. Four extra floats avoid bank conflicts between the lanes of
-//    an mma result, which are two tokens apart.
+// 1. The accumulators pass through shared memory, [rows][accum_stride], in the memory of the
+//    pipeline stages. Four extra floats avoid bank conflicts between the lanes of an mma result,
+//    which are two tokens apart.
 // 2. A thread keeps four neighbouring features, with their scales and biases in registers, for all
 //    rows. Gated: the four gate columns and the four up columns eight further.
-// 3. Per row: scale, row weight, bias, activation, rounding; one store of four elements where rows
-//    begin on a multiple of four, else four stores.
+// 3. Per row: scale, row weight, bias, activation, rounding, store. There is a loop for everything,
+//    and one for four elements at a time.
 #pragma once
 
 #include "libmoe/cuda/device/epilogue.cuh"
+#include "libmoe/cuda/device/fast_activation.cuh"
 #include "libmoe/cuda/grouped_gemm/sm80_call.cuh"
 
 namespace moe::cuda {
 
-// Stores the fragments [first, first + n) of a warp's tokens. Row 0 of `to` is that of fragment
-// `first` of the first warp.
+static_assert(sm80_accum_stride == accum_stride);
+
+// Stores a warp's accumulators as rows of `to`.
 template <class Shape, int fragments>
 __device__ __forceinline__ void sm80_store_accum(const float (&accum)[Shape::m_tiles][fragments][4],
-                                                 int first, int n, float* to) {
+                                                 float* to) {
     const Sm80Lane lane;
     const int tile = lane.warp / Shape::warps_n * Shape::m_tiles;
-    const int row = lane.warp % Shape::warps_n * 8 * n + 2 * lane.t;
+    const int row = lane.warp % Shape::warps_n * 8 * fragments + 2 * lane.t;
+    to += row * accum_stride + 16 * tile + lane.g;
 #pragma unroll
-    for (int i = 0; i < fragments; ++i) {
-        if (i < first || i >= first + n) continue;
+    for (int i = 0; i < fragments; ++i)
 #pragma unroll
         for (int m = 0; m < Shape::m_tiles; ++m)
 #pragma unroll
             for (int j = 0; j < 4; ++j)
-                to[(row + 8 * (i - first) + (j & 1)) * accum_stride + 16 * (tile + m) + lane.g +
-                   8 * (j >> 1)] = accum[m][i][j];
-    }
+                to[(8 * i + (j & 1)) * accum_stride + 16 * m + 8 * (j >> 1)] = accum[m][i][j];
 }
 
 // Four features of a thread.
@@ -64,90 +64,126 @@ __device__ inline Sm80Features sm80_features(const GemmArgs& gemm, const Sm80Wor
     return features;
 }
 
-__device__ __forceinline__ void sm80_values(const GemmArgs& gemm, const Sm80Features& features,
-                                            const float* accum, float weight, float (&out)[4]) {
-    const float4 own = *reinterpret_cast<const float4*>(accum + features.column);
-    const float values[4] = {own.x, own.y, own.z, own.w};
-#pragma unroll
-    for (int i = 0; i < 4; ++i) out[i] = values[i] * features.scale * weight + features.bias[i];
-    if (gemm.epilogue != Epilogue::gated && gemm.epilogue != Epilogue::activation) return;
-    // One call for both epilogues: activations are long, and every kernel has a copy of this code.
-    float gate[4] = {}, up[4] = {out[0], out[1], out[2], out[3]};
-    if (gemm.epilogue == Epilogue::gated) {
-        const float4 four = *reinterpret_cast<const float4*>(accum + features.column + 8);
-        const float ups[4] = {four.x, four.y, four.z, four.w};
+// Four values of a row, and gated the four ups.
+struct Sm80Values {
+    float own[4], up[4];
+
+    // accum: of the row, in shared memory.
+    __device__ __forceinline__ void load(const float* accum, bool gated) {
+        const float4 four = *reinterpret_cast<const float4*>(accum);
+        own[0] = four.x, own[1] = four.y, own[2] = four.z, own[3] = four.w;
+        if (!gated) return;
+        const float4 ups = *reinterpret_cast<const float4*>(accum + 8);
+        up[0] = ups.x, up[1] = ups.y, up[2] = ups.z, up[3] = ups.w;
+    }
+    __device__ __forceinline__ void finish(const Sm80Features& features, float weight, bool gated) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            gate[i] = out[i];
-            up[i] = ups[i] * features.up_scale * weight + features.up_bias[i];
+            own[i] = own[i] * features.scale * weight + features.bias[i];
+            if (gated) up[i] = up[i] * features.up_scale * weight + features.up_bias[i];
         }
     }
+    __device__ __forceinline__ void store(void* data, moe_type type, int64_t index) const {
+        std::byte* to = element_at(data, type, index);
+        if (type == MOE_TYPE_F32)
+            *reinterpret_cast<float4*>(to) = make_float4(own[0], own[1], own[2], own[3]);
+        else
+            *reinterpret_cast<uint2*>(to) =
+                make_uint2(narrow_pair(own[0], own[1], type), narrow_pair(own[2], own[3], type));
+    }
+};
+
+// The rows of a thread: from `first` on, `step` apart.
+struct Sm80OutRows {
+    const float* accum;  // of row 0 in shared memory
+    const int64_t* out;
+    const float* weight;
+    int n, first, step;
+};
+
+// Every epilogue and every output, row by row.
+__device__ inline void sm80_store_any(const GemmArgs& gemm, const Sm80OutRows& rows,
+                                      const Sm80Features& features) {
+    void* data = const_cast<void*>(gemm.out.data);
+    const bool gated = gemm.epilogue == Epilogue::gated;
+    const bool is_activated = gated || gemm.epilogue == Epilogue::activation;
+#pragma unroll 1
+    for (int row = rows.first; row < rows.n; row += rows.step) {
+        if (rows.out[row] < 0) continue;
+        Sm80Values values;
+        values.load(rows.accum + row * accum_stride + features.column, gated);
+        values.finish(features, rows.weight[row], gated);
+#pragma unroll 1
+        for (int i = 0; i < 4; ++i) {
+            float value = values.own[i];
+            if (is_activated)
+                value = round_to_type(
+                    activate(gemm.activation, gated ? value : 0.0f, gated ? values.up[i] : value),
+                    gemm.round_to);
+            store_value(data, gemm.out.type, rows.out[row] + features.out + i, value);
+        }
+    }
+}
+
+struct NoActivation {};
+
+// Outputs aligned to four elements, rounded once. at_once: rows, of which nothing else hides the
+// latency.
+template <int at_once, class Act>
+__device__ __forceinline__ void sm80_store_fours(const GemmArgs& gemm, const Sm80OutRows& rows,
+                                                 const Sm80Features& features, const Act& act) {
+    constexpr bool is_activated = !std::is_same_v<Act, NoActivation>;
+    void* data = const_cast<void*>(gemm.out.data);
+    const bool gated = is_activated && gemm.epilogue == Epilogue::gated;
+#pragma unroll 1
+    for (int i = rows.first; i < rows.n; i += at_once * rows.step) {
+        Sm80Values values[at_once];
+        float weight[at_once];
+        int64_t to[at_once];
 #pragma unroll
-    for (int i = 0; i < 4; ++i)
-        out[i] = round_to_type(activate(gemm.activation, gate[i], up[i]), gemm.round_to);
+        for (int u = 0; u < at_once; ++u) {
+            const int row = min(i + u * rows.step, rows.n - 1);
+            values[u].load(rows.accum + row * accum_stride + features.column, gated);
+            weight[u] = rows.weight[row];
+            to[u] = row == i + u * rows.step ? rows.out[row] : -1;
+        }
+#pragma unroll
+        for (int u = 0; u < at_once; ++u) {
+            values[u].finish(features, weight[u], gated);
+            if constexpr (is_activated) {
+#pragma unroll
+                for (int j = 0; j < 4; ++j)
+                    values[u].own[j] =
+                        gated ? act(values[u].own[j], values[u].up[j]) : act.gate(values[u].own[j]);
+            }
+        }
+#pragma unroll
+        for (int u = 0; u < at_once; ++u)
+            if (to[u] >= 0) values[u].store(data, gemm.out.type, to[u] + features.out);
+    }
 }
 
-__device__ __forceinline__ void sm80_store_four(void* data, moe_type type, int64_t index,
-                                                const float (&v)[4]) {
-    std::byte* to = element_at(data, type, index);
-    if (type == MOE_TYPE_F32)
-        *reinterpret_cast<float4*>(to) = make_float4(v[0], v[1], v[2], v[3]);
-    else
-        *reinterpret_cast<uint2*>(to) =
-            make_uint2(narrow_pair(v[0], v[1], type), narrow_pair(v[2], v[3], type));
-}
-
-// Rows [0, n) of `accum` are rows of the token tile from `row` on; those of the second and later
-// warps along the tokens begin `warp_rows` apart in the tile and n_of_warp apart in `accum`. Not
-// inlined: it is long, and all kernels of a file share it.
+// All threads of the block call it, when the accumulators are in shared memory.
 template <class Shape>
-__device__ __noinline__ void sm80_store_rows(const Sm80Call& call, const Sm80Work& work,
-                                             const TileRows<Shape::max_rows>& rows,
-                                             const float* accum, int row, int n_of_warp,
-                                             int warp_rows, float residual) {
+__device__ __forceinline__ void sm80_store_rows(const Sm80Call& call, const Sm80Work& work,
+                                                const TileRows<Shape::max_rows>& rows,
+                                                const float* accum, float residual) {
     const GemmArgs& gemm = call.gemm;
-    const int in_row =
-        gemm.epilogue == Epilogue::gated ? 2 * sm80_tiles_of_block : 4 * sm80_tiles_of_block;
+    const bool gated = gemm.epilogue == Epilogue::gated;
+    const int in_row = gated ? 2 * sm80_tiles_of_block : 4 * sm80_tiles_of_block;
     const auto thread = static_cast<int>(threadIdx.x);
     const Sm80Features features = sm80_features(gemm, work, thread % in_row, residual);
     if (!features.exists) return;
-    void* out = const_cast<void*>(gemm.out.data);
-    const int step = sm80_threads<Shape> / in_row;
-#pragma unroll 1
-    for (int i = thread / in_row; i < n_of_warp * Shape::warps_n; i += step) {
-        const int of_tile = row + i / n_of_warp * warp_rows + i % n_of_warp;
-        if (of_tile >= work.tile.n_rows || rows.out[of_tile] < 0) continue;
-        float values[4];
-        sm80_values(gemm, features, accum + i * accum_stride, rows.weight[of_tile], values);
-        const int64_t at = rows.out[of_tile] + features.out;
-        if (call.stores_fours) {
-            sm80_store_four(out, gemm.out.type, at, values);
-        } else {
-#pragma unroll
-            for (int j = 0; j < 4; ++j) store_value(out, gemm.out.type, at + j, values[j]);
-        }
-    }
-}
-
-// All threads of the block call it; the stages must be free. It ends with a barrier.
-template <class Shape, int fragments>
-__device__ __forceinline__ void sm80_epilogue(const Sm80Call& call, const Sm80Work& work,
-                                              const TileRows<Shape::max_rows>& rows,
-                                              const float (&accum)[Shape::m_tiles][fragments][4],
-                                              std::byte* stages, float residual) {
-    auto* in_memory = reinterpret_cast<float*>(stages);
-    const auto store = [&](int first, int n) {
-        sm80_store_accum<Shape, fragments>(accum, first, n, in_memory);
-        __syncthreads();
-        sm80_store_rows<Shape>(call, work, rows, in_memory, 8 * first, 8 * n, 8 * fragments,
-                               residual);
-        __syncthreads();
-    };
-    const int fit = call.shared_bytes / (Shape::warps_n * 8 * accum_stride * 4);
-    if (fit >= fragments) return store(0, fragments);
-#pragma unroll 1
-    for (int first = 0; first < fragments && 8 * first < work.tile.n_rows; first += fit)
-        store(first, min(fit, fragments - first));
+    const Sm80OutRows of_thread{accum,           rows.out,
+                                rows.weight,     work.tile.n_rows,
+                                thread / in_row, sm80_threads<Shape> / in_row};
+    if (!call.stores_fours) return sm80_store_any(gemm, of_thread, features);
+    if (!gated && gemm.epilogue != Epilogue::activation)
+        return sm80_store_fours<4>(gemm, of_thread, features, NoActivation{});
+    with_activation_class(gemm.activation, [&]<ActivationClass kind>(ClassOf<kind>) {
+        sm80_store_fours<kind == ActivationClass::silu ? 4 : 1>(
+            gemm, of_thread, features, FastActivation<kind>(gemm.activation));
+    });
 }
 
 }  // namespace moe::cuda

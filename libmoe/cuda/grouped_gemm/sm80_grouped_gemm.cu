@@ -33,7 +33,7 @@ Operand operand_of(moe_type type) {
 // Two stages fit every architecture (tests/plan/portable_tiles_test.cpp).
 Sm80Config config_of(const DeviceFacts& device, const Sm80Kernel& kernel, PackedType type) {
     const Sm80Config config = kernel.config(device, type, kernel.static_bytes);
-    check(config.n_stages > 0 ? cudaSuccess : cudaErrorInvalidConfiguration,
+    check(config.blocks_per_sm > 0 ? cudaSuccess : cudaErrorInvalidConfiguration,
           "the stages of the portable grouped GEMM");
     return config;
 }
@@ -42,21 +42,24 @@ bool can_copy(const DeviceRows& in, moe_type operand) {
     return in.type == operand && takes_packets(in.data, in.stride);
 }
 
-bool can_store_fours(const DeviceRows& out) {
+bool can_store_fours(const GemmArgs& gemm) {
+    const DeviceRows& out = gemm.out;
+    const bool is_activated =
+        gemm.epilogue == Epilogue::gated || gemm.epilogue == Epilogue::activation;
     return reinterpret_cast<uintptr_t>(out.data) % (4 * element_size(out.type)) == 0 &&
-           out.stride % 4 == 0;
+           out.stride % 4 == 0 &&
+           (!is_activated || gemm.round_to == out.type || gemm.round_to == MOE_TYPE_NONE);
 }
 
 void launch_grouped(const DeviceFacts& device, const GemmArgs& gemm, const Sm80Kernel& kernel,
                     const KernelName& name, moe_type operand, cudaStream_t stream) {
     const Sm80Config config = config_of(device, kernel, gemm.weights.type);
     Sm80Call call{gemm,
-                  config.tile_bytes,
+                  gemm.in_columns / 8,
                   gemm.weights.tile_stride(),
-                  config.n_stages,
-                  config.shared_bytes,
+                  {config.stages[0], config.stages[1], config.stages[2]},
                   can_copy(gemm.in, operand),
-                  can_store_fours(gemm.out),
+                  can_store_fours(gemm),
                   grid_records_of(gemm.weights.type, gemm.weights.k, 0)};
     const int64_t n_groups = (gemm.weights.n_tiles + sm80_tiles_of_block - 1) / sm80_tiles_of_block;
     cudaLaunchConfig_t launch{};

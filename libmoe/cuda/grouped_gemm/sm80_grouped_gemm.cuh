@@ -3,7 +3,7 @@
 //
 // Inputs: packed weights (packed/layout.hpp) [experts][n_tiles * 16][k]; input rows of F32, F16 or
 // BF16 with any stride and index; tiles of up to 128 rows of one expert (sm80_wide_tiles), or of up
-// to 32 (sm80_narrow_tiles).
+// to 64 (sm80_narrow_tiles).
 // Output: rows of gemm.out's type, after the epilogue.
 // Preconditions: input rows have a multiple of 16 columns. Those of the operand type that begin on
 // 16 bytes are copied, all others are converted. Rows of a matrix with a table come gathered.
@@ -28,16 +28,16 @@ namespace moe::cuda {
 
 constexpr int sm80_raster = 8;  // token tiles
 
-// Fragments of a warp, for the three widths that have a mainloop of their own.
+// The narrowest width that holds the rows.
 template <class Shape, class Call>
-__device__ __forceinline__ void with_fragments(int n_rows, const Call& call) {
-    constexpr int all = Shape::max_rows / 8 / Shape::warps_n;
-    if (n_rows <= Shape::max_rows / 4)
-        call.template operator()<all / 4>();
-    else if (n_rows <= Shape::max_rows / 2)
-        call.template operator()<all / 2>();
+__device__ __forceinline__ void with_width(int n_rows, const Call& call) {
+    static_assert(sm80_widths == 3);
+    if (n_rows <= sm80_rows_of_width<Shape>(0))
+        call.template operator()<0>();
+    else if (n_rows <= sm80_rows_of_width<Shape>(1))
+        call.template operator()<1>();
     else
-        call.template operator()<all>();
+        call.template operator()<2>();
 }
 
 // `tile` counts the token tiles of a launch, `item` its work items.
@@ -51,45 +51,21 @@ __device__ __forceinline__ void sm80_find_item(int64_t item, int n_tiles, int n_
     tile = raster * sm80_raster + rest % n;
 }
 
-// pending: 0 to 2.
-__device__ __forceinline__ void sm80_wait_copies(int pending) {
-    if (pending == 1)
-        wait_copies<1>();
-    else if (pending == 0)
-        wait_copies<0>();
-    else
-        wait_copies<2>();
-}
-static_assert(sm80_max_stages <= 4);
-
-template <PackedType kind, Operand operand, class Shape, int fragments>
+template <PackedType kind, Operand operand, class Shape, int width>
 __device__ __forceinline__ void sm80_multiply(const Sm80Call& call, const Sm80Work& work,
-                                              const Sm80Shared<Shape>& shared, std::byte* stages) {
-    using Mainloop = Sm80Mainloop<kind, operand, Shape, fragments>;
+                                              Sm80Shared<Shape>& shared, std::byte* stages) {
+    using Mainloop = Sm80Mainloop<kind, operand, Shape, width>;
+    if (const auto row = static_cast<int>(threadIdx.x); row < Shape::max_rows)
+        Mainloop::Fetch::TokenRows::store(shared.token_rows, row, shared.rows.in[row]);
+    __syncthreads();
     typename Mainloop::Accumulators accum = {};
     const typename Mainloop::Fetch fetch(call, work, shared);
-    Mainloop mainloop(call, work, shared.codebook, stages);
-    constexpr int k_blocks = sm80_k_blocks<kind, Shape>;
-    const int n_k_blocks = fetch.n_k_blocks();
-    const int stage_bytes = sm80_stage_bytes<kind, Shape>(call.staged_tile_bytes);
-    const int end = call.n_stages * stage_bytes;
-    const int ahead = call.n_stages - 1;
-    const uint32_t base = shared_address(stages);
-    for (int s = 0; s < ahead; ++s) fetch.issue(s * k_blocks, base + s * stage_bytes);
-    int stage = 0, fill = ahead * stage_bytes;
-#pragma unroll 1
-    for (int first = 0; first < n_k_blocks; first += k_blocks) {
-        sm80_wait_copies(ahead - 1);
-        __syncthreads();  // the stage is full, and all warps have read the one before
-        fetch.issue(first + ahead * k_blocks, base + fill);
-        mainloop.multiply(accum, first, min(k_blocks, n_k_blocks - first), stage);
-        stage = stage + stage_bytes == end ? 0 : stage + stage_bytes;
-        fill = fill + stage_bytes == end ? 0 : fill + stage_bytes;
-    }
+    Sm80Pipeline<typename Mainloop::Fetch> pipeline(fetch, shared_address(stages),
+                                                    call.stages[width]);
+    Mainloop(call, work, shared.codebook, stages).run(accum, pipeline);
     wait_copies<0>();
     __syncthreads();
-    sm80_epilogue<Shape, fragments>(call, work, shared.rows, accum, stages,
-                                    sm80_residual_scale<kind, operand>());
+    sm80_store_accum<Shape, Mainloop::fragments>(accum, reinterpret_cast<float*>(stages));
 }
 
 template <PackedType kind, Operand operand, class Shape>
@@ -98,10 +74,13 @@ __device__ __forceinline__ void sm80_run_item(const Sm80Call& call, const Sm80Wo
     find_rows(call.gemm, work.tile, shared.rows);
     if constexpr (has_codebook(kind))
         load_codebook(call.gemm.weights, work.tile.expert, shared.codebook);
-    __syncthreads();
-    with_fragments<Shape>(work.tile.n_rows, [&]<int fragments>() {
-        sm80_multiply<kind, operand, Shape, fragments>(call, work, shared, stages);
+    with_width<Shape>(work.tile.n_rows, [&]<int width>() {
+        sm80_multiply<kind, operand, Shape, width>(call, work, shared, stages);
     });
+    __syncthreads();
+    sm80_store_rows<Shape>(call, work, shared.rows, reinterpret_cast<const float*>(stages),
+                           sm80_residual_scale<kind, operand>());
+    __syncthreads();
 }
 
 template <PackedType kind, Operand operand, class Shape>

@@ -55,13 +55,12 @@ constexpr auto sm80_block_words() {
         return std::type_identity<typename GroupedDequant<kind>::Words>{};
 }
 
-// fragments: of a warp's tokens, enough for those of the tile.
-template <PackedType kind, Operand operand, class Shape, int fragments>
+template <PackedType kind, Operand operand, class Shape, int width>
 class Sm80Mainloop {
   public:
+    using Fetch = Sm80Fetch<kind, operand, Shape, width>;
+    static constexpr int fragments = Fetch::rows / 8 / Shape::warps_n;  // of a warp's tokens
     using Accumulators = float[Shape::m_tiles][fragments][4];
-    static constexpr int rows = 8 * fragments * Shape::warps_n;
-    using Fetch = Sm80Fetch<kind, operand, Shape, rows>;
     using Values = ValueDequant<kind>;
     using Words = typename Values::Words;
 
@@ -72,22 +71,16 @@ class Sm80Mainloop {
         const int first_tile = lane.warp / Shape::warps_n * Shape::m_tiles;
         const int first_row = lane.warp % Shape::warps_n * fragments * 8;
         is_absent_ = first_tile >= work.n_tiles;
-        tiles_ = k_blocks * Fetch::token_bytes + first_tile * call.staged_tile_bytes;
+        tiles_ = k_blocks * Fetch::token_bytes + first_tile * call.stages[width].tile_bytes;
         row_ = shared_address(stages) + (first_row + lane.g) * sm80_row_bytes;
     }
 
-    // Multiplies the stage that begins at k_block `first` and lies at byte `stage`.
-    __device__ __forceinline__ void multiply(Accumulators& accum, int first, int n_k_blocks,
-                                             int stage) {
-        if (is_absent_) return;
-        // A full stage has no branches, so that its blocks overlap: at least two of them.
-        if (n_k_blocks == k_blocks) {
-#pragma unroll 2
-            for (int u = 0; u < k_blocks; ++u) multiply_block(accum, block_of(first, u, stage));
-            return;
-        }
-#pragma unroll 1
-        for (int u = 0; u < n_k_blocks; ++u) multiply_block(accum, block_of(first, u, stage));
+    template <class Pipeline>
+    __device__ __forceinline__ void run(Accumulators& accum, Pipeline& pipeline) const {
+        if constexpr (Shape::ahead > 0)
+            run_ahead(accum, pipeline);
+        else
+            run_stages(accum, pipeline);
     }
 
   private:
@@ -107,6 +100,71 @@ class Sm80Mainloop {
                 u * sm80_code_stride<kind>, first, 64 * (first + u)};
     }
 
+    // Stage by stage. A full one has no branches, so that its blocks overlap: at least two of them.
+    template <class Pipeline>
+    __device__ __forceinline__ void run_stages(Accumulators& accum, Pipeline& pipeline) const {
+#pragma unroll 1
+        for (int first = 0; first < pipeline.n_k_blocks(); first += k_blocks) {
+            const int n = is_absent_ ? 0 : min(k_blocks, pipeline.n_k_blocks() - first);
+            if (n == k_blocks) {
+#pragma unroll 2
+                for (int u = 0; u < k_blocks; ++u)
+                    multiply_block(accum, block_of(first, u, pipeline.stage()));
+            } else {
+#pragma unroll 1
+                for (int u = 0; u < n; ++u)
+                    multiply_block(accum, block_of(first, u, pipeline.stage()));
+            }
+            pipeline.turn(first);
+        }
+    }
+
+    // The loop of many rows, of whose warps a scheduler has two: so what an mma waits for is loaded
+    // while others run. A ring has the tokens of `ahead` fragments; A registers are made half a
+    // block ahead; the turn to the next stage comes before the last `ahead` fragments of a block,
+    // when everything of its stage is in registers.
+    template <class Pipeline>
+    __device__ __forceinline__ void run_ahead(Accumulators& accum, Pipeline& pipeline) const {
+        static_assert(k_blocks == 1);
+        constexpr int ahead = Shape::ahead < fragments ? Shape::ahead : fragments;
+        // With less than four packed tiles an mma would wait for the sum of the one before.
+        constexpr int together = Shape::m_tiles < 4 && ahead > 1 ? 2 : 1;
+        static_assert(2 * fragments % ahead == 0 && ahead % together == 0);
+        const int n = pipeline.n_k_blocks();
+        if (is_absent_) {
+#pragma unroll 1
+            for (int k_block = 0; k_block < n; ++k_block) pipeline.turn(k_block);
+            return;
+        }
+        Halves halves(*this);
+        uint4 ring[ahead];
+        Block block = block_of(0, 0, pipeline.stage());
+        halves.begin(block);
+#pragma unroll
+        for (int f = 0; f < ahead; ++f) ring[f] = load_tokens(block, f);
+#pragma unroll 1
+        for (int k_block = 0; k_block < n; ++k_block) {
+            Block next;
+#pragma unroll
+            for (int f = 0; f < 2 * fragments; f += together) {
+                if (f == 0) halves.make_second(block);
+                if (f == 2 * fragments - ahead) {
+                    next = block_of(min(k_block + 1, n - 1), 0, pipeline.next());
+                    pipeline.turn(k_block);
+                    halves.begin(next);
+                }
+                multiply_fragments<together>(accum, f % fragments, halves.a[f / fragments],
+                                             ring + f % ahead);
+#pragma unroll
+                for (int i = f; i < f + together; ++i)
+                    ring[i % ahead] = i + ahead < 2 * fragments
+                                          ? load_tokens(block, i + ahead)
+                                          : load_tokens(next, i + ahead - 2 * fragments);
+            }
+            block = next;
+        }
+    }
+
     // Byte `byte` of row g of a fragment, swizzled.
     static __device__ __forceinline__ uint32_t token_at(uint32_t row, int fragment, int byte) {
         const Sm80Lane lane;
@@ -115,7 +173,7 @@ class Sm80Mainloop {
 
     __device__ __forceinline__ Words load_values(const Block& block, int m) const {
         const PackedType type = type_of<kind>(call_.gemm.weights);
-        const std::byte* tile = block.weights + m * call_.staged_tile_bytes;
+        const std::byte* tile = block.weights + m * call_.stages[width].tile_bytes;
         const std::byte* codes = tile + block.codes;
         const std::byte* scales = codes + block_code_bytes(type, 4);
         if constexpr (has_superblock(kind)) scales = tile + scale_offset;
@@ -146,7 +204,8 @@ class Sm80Mainloop {
         if constexpr (!is_grouped) {
             return load_values(block, m);
         } else {
-            const uint32_t tile = shared_address(block.weights) + m * call_.staged_tile_bytes;
+            const uint32_t tile =
+                shared_address(block.weights) + m * call_.stages[width].tile_bytes;
             const uint32_t codes = tile + block.codes;
             const auto lane = static_cast<uint32_t>(Sm80Lane().id);
             using Grouped = Sm80GroupedDequant<kind, operand>;
@@ -186,27 +245,72 @@ class Sm80Mainloop {
         }
     }
 
-    // Two steps at a time, whose B registers are one vector of 16 bytes.
-    __device__ __forceinline__ void multiply_block(Accumulators& accum, const Block& block) {
-        const Sm80Lane lane;
+    // B registers of two steps, in the order of use: fragments of the first half of a block, then
+    // those of the second.
+    __device__ __forceinline__ uint4 load_tokens(const Block& block, int number) const {
+        const int half = number / fragments;
+        return load_shared_16(
+            token_at(block.tokens, number % fragments, 32 * Sm80Lane().t + 16 * half));
+    }
+
+    using HalfBlock = uint32_t[Shape::m_tiles][2][4];
+
+    template <int n>
+    static __device__ __forceinline__ void multiply_fragments(Accumulators& accum, int first,
+                                                              const HalfBlock& a, const uint4* b) {
+#pragma unroll
+        for (int step = 0; step < 2; ++step)
+#pragma unroll
+            for (int i = 0; i < n; ++i)
+#pragma unroll
+                for (int m = 0; m < Shape::m_tiles; ++m)
+                    mma_16x8x16<operand>(accum[m][first + i], a[m][step], step ? b[i].z : b[i].x,
+                                         step ? b[i].w : b[i].y);
+    }
+
+    // A registers of the two halves of a block. 16-bit weights are loaded by half, since words and
+    // operands are the same; words of the others stay for the second half.
+    struct Halves {
+        static constexpr bool keeps_words = code_bits(kind) < 16;
+        const Sm80Mainloop& loop;
+        HalfBlock a[2];
+        BlockWords words[keeps_words ? Shape::m_tiles : 1];
+
+        __device__ __forceinline__ explicit Halves(const Sm80Mainloop& mainloop) : loop(mainloop) {}
+        // Makes the first half, when the second of the block before is still in use.
+        __device__ __forceinline__ void begin(const Block& block) {
+            if constexpr (keeps_words) {
+#pragma unroll
+                for (int m = 0; m < Shape::m_tiles; ++m) words[m] = loop.load_block(block, m);
+            }
+            make(block, 0);
+        }
+        __device__ __forceinline__ void make_second(const Block& block) {
+            make(block, 1);
+        }
+
+      private:
+        __device__ __forceinline__ void make(const Block& block, int half) {
+#pragma unroll
+            for (int m = 0; m < Shape::m_tiles; ++m)
+                loop.dequantize_half(keeps_words ? words[m] : loop.load_block(block, m), half,
+                                     a[half][m]);
+        }
+    };
+
+    __device__ __forceinline__ void multiply_block(Accumulators& accum, const Block& block) const {
         BlockWords words[Shape::m_tiles];
 #pragma unroll
         for (int m = 0; m < Shape::m_tiles; ++m) words[m] = load_block(block, m);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            const uint32_t tokens = token_at(block.tokens, 0, 32 * lane.t + 16 * half);
-            uint32_t a[Shape::m_tiles][2][4];
+            HalfBlock a;
 #pragma unroll
             for (int m = 0; m < Shape::m_tiles; ++m) dequantize_half(words[m], half, a[m]);
 #pragma unroll
             for (int i = 0; i < fragments; ++i) {
-                const uint4 b = load_shared_16(tokens + 8 * i * sm80_row_bytes);
-#pragma unroll
-                for (int m = 0; m < Shape::m_tiles; ++m)
-                    mma_16x8x16<operand>(accum[m][i], a[m][0], b.x, b.y);
-#pragma unroll
-                for (int m = 0; m < Shape::m_tiles; ++m)
-                    mma_16x8x16<operand>(accum[m][i], a[m][1], b.z, b.w);
+                const uint4 b = load_tokens(block, half * fragments + i);
+                multiply_fragments<1>(accum, i, a, &b);
             }
         }
     }

@@ -1,9 +1,10 @@
 // Fills the pipeline stages of the portable grouped GEMM: cp.async of tokens and of packed weights.
 //
-// A stage is k_blocks of tokens, [max_rows][128 bytes] swizzled, then eight packed tiles of
-// staged_tile_bytes. A k_block is 64 columns; where the input has no more columns, tokens are
-// zeros. Every thread copies the same vectors of tokens in every k_block, so it looks up its rows
-// once; warps take packed tiles in turn.
+// A stage is k_blocks of tokens, [rows][128 bytes] swizzled, then eight packed tiles of
+// Sm80Stages::tile_bytes. A k_block is 64 columns; where the input has no more columns, tokens are
+// zeros. Every thread copies the same vectors of tokens in every k_block. Its rows lie together in
+// a table in shared memory (Sm80TokenRows): in registers they would make the mainloop spill. Warps
+// take packed tiles in turn.
 #pragma once
 
 #include "libmoe/cuda/device/cp_async.cuh"
@@ -32,15 +33,23 @@ __device__ __noinline__ void convert_tokens(DeviceRows in, const int64_t* offset
     }
 }
 
-// rows: those that are copied, at least those of the tile.
-template <PackedType kind, Operand operand, class Shape, int rows>
+template <PackedType kind, Operand operand, class Shape, int width>
 class Sm80Fetch {
   public:
+    static constexpr int rows = sm80_rows_of_width<Shape>(width);  // at least those of the tile
+    static constexpr int k_blocks = sm80_k_blocks<kind, Shape, width>;
+    static constexpr int token_bytes = rows * sm80_row_bytes;
+    static constexpr int max_stages = Shape::max_stages;
+    using TokenRows = Sm80TokenRows<Shape, k_blocks>;
+
     __device__ __forceinline__ Sm80Fetch(const Sm80Call& call, const Sm80Work& work,
                                          const Sm80Shared<Shape>& shared)
         : call_(call), work_(work), shared_(shared) {
         const Sm80Lane lane;
         tile_ = work.weights + lane.warp * call.tile_stride + 16 * lane.id;
+        tokens_ = call.gemm.in_bytes() + 16 * (threadIdx.x % 8);
+        hold(tile_);
+        hold(tokens_);
     }
 
     __device__ __forceinline__ int n_k_blocks() const { return call_.gemm.weights.k / 64; }
@@ -59,28 +68,30 @@ class Sm80Fetch {
         commit_copies();
     }
 
-    static constexpr int k_blocks = sm80_k_blocks<kind, Shape>;
-    static constexpr int token_bytes = Shape::max_rows * sm80_row_bytes;
-
   private:
     static constexpr int threads = sm80_threads<Shape>;
-    // A thread copies one vector of every rows_apart-th row, of one of the k_blocks of the stage.
-    static constexpr int rows_apart = threads / 8 / k_blocks;
+    static constexpr int rows_apart = TokenRows::apart;
     static constexpr int vectors = (rows + rows_apart - 1) / rows_apart;
-    static_assert(vectors * rows_apart <= Shape::max_rows);
+    static_assert(vectors <= TokenRows::of_thread);
     static constexpr int scale_offset = k_blocks * sm80_code_stride<kind>;
     static_assert(rows_apart % 8 == 0, "the swizzle is that of the first row");
 
-    // Vectors of a k_block that the input has.
-    __device__ __forceinline__ int vectors_of(int k_block) const {
-        return min(8, (call_.gemm.in_columns - 64 * k_block) / 8);
+    // Keeps the compiler from computing an address anew from its parts for every copy.
+    static __device__ __forceinline__ void hold(const std::byte*& address) {
+        asm volatile("" : "+l"(address));
+    }
+
+    // Vectors that the input has from a k_block on.
+    __device__ __forceinline__ int vectors_from(int k_block) const {
+        return call_.in_vectors - 8 * k_block;
     }
 
     __device__ __forceinline__ void convert(int first, int n, uint32_t to) const {
 #pragma unroll 1
         for (int u = 0; u < n; ++u)
             convert_tokens<operand>(call_.gemm.in, shared_.rows.in, 64 * (first + u),
-                                    4 * vectors_of(first + u), rows, to + u * token_bytes);
+                                    4 * min(8, vectors_from(first + u)), rows,
+                                    to + u * token_bytes);
     }
 
     // Vectors that the input lacks become zeros.
@@ -88,31 +99,29 @@ class Sm80Fetch {
         const auto thread = static_cast<int>(threadIdx.x);
         const int column = thread % 8, row = thread / 8 % rows_apart;
         const int own = thread / 8 / rows_apart;  // k_block of the stage
-        if (k_blocks > 1 && own >= n) return;
+        if ((k_blocks > 1 && own >= n) || (rows_apart > rows && row >= rows)) return;
         const int k_block = first + own;
-        const bool exists = column < vectors_of(k_block);
-        const std::byte* in = call_.gemm.in_bytes() + 128 * k_block + 16 * column;
+        const bool exists = column < vectors_from(k_block);
+        const std::byte* in = tokens_ + 128 * k_block;
+        hold(in);
         const uint32_t first_to = to + own * token_bytes + sm80_token_offset(row, column);
-        int64_t offset[vectors];
+        uint32_t from[vectors];
+        TokenRows::load(shared_.token_rows, row, from);
 #pragma unroll
-        for (int i = 0; i < vectors; ++i) offset[i] = shared_.rows.in[row + i * rows_apart];
-#pragma unroll
-        for (int i = 0; i < vectors; ++i) {
-            const bool present = exists && offset[i] >= 0;
-            const std::byte* from = present ? in + 2 * offset[i] : call_.gemm.in_bytes();
-            copy_async_16(first_to + i * rows_apart * sm80_row_bytes, from, present);
-        }
+        for (int i = 0; i < vectors; ++i)
+            copy_async_16(first_to + i * rows_apart * sm80_row_bytes, in + uint64_t{16} * from[i],
+                          exists && from[i] != TokenRows::absent);
     }
 
     __device__ __forceinline__ void fetch_weights(int first, int n, uint32_t to) const {
         constexpr int warps = threads / 32;
         const Sm80Lane lane;
-        const uint32_t to_lane = to + lane.warp * call_.staged_tile_bytes + 16 * lane.id;
+        const uint32_t to_lane = to + lane.warp * call_.stages[width].tile_bytes + 16 * lane.id;
 #pragma unroll
         for (int i = 0; i < sm80_tiles_of_block / warps; ++i)
             if (lane.warp + i * warps < work_.n_tiles)
                 fetch_tile(tile_ + i * warps * call_.tile_stride, first, n,
-                           to_lane + i * warps * call_.staged_tile_bytes, lane.id);
+                           to_lane + i * warps * call_.stages[width].tile_bytes, lane.id);
     }
 
     // Copies `bytes` bytes; `from` and `to` are the lane's.
@@ -147,9 +156,8 @@ class Sm80Fetch {
         if constexpr (has_superblock(kind)) {
             copy<shared_scale_bytes(kind)>(to + scale_offset, tile + from.scales, lane);
         } else if constexpr (is_grid(kind)) {
-            const auto begin = static_cast<int>(grid_record(type, 64 * first));
-            const int end =
-                static_cast<int>(grid_record(type, 64 * (first + n) - 1)) + grid_record_bytes(type);
+            const int begin = call_.records.record(64 * first);
+            const int end = call_.records.record(64 * (first + n) - 1) + call_.records.record_bytes;
             // `tile` and `to` are the lane's: 16 bytes apart, where records are copied by 8.
             const std::byte* records = tile - 16 * lane + begin;
             const uint32_t records_to = to - 16 * lane + scale_offset;
@@ -162,7 +170,65 @@ class Sm80Fetch {
     const Sm80Call& call_;
     const Sm80Work& work_;
     const Sm80Shared<Shape>& shared_;
-    const std::byte* tile_;  // the lane's first bytes of the warp's first tile
+    const std::byte* tile_;    // the lane's first bytes of the warp's first tile
+    const std::byte* tokens_;  // the thread's vector of a row at the input's beginning
+};
+
+// The stages of a work item in turn. A thread block has n_stages - 1 of them on their way while it
+// multiplies one.
+template <class Fetch>
+class Sm80Pipeline {
+  public:
+    // Fills the stages at shared address `base`, and waits for the first. `stages` is a parameter
+    // of the kernel: what is read from there takes no registers.
+    __device__ __forceinline__ Sm80Pipeline(const Fetch& fetch, uint32_t base,
+                                            const Sm80Stages& stages)
+        : fetch_(fetch), base_(base), stages_(stages) {
+#pragma unroll 1
+        for (int s = 0; s < stages.n; ++s)
+            fetch.issue(s * Fetch::k_blocks, base + s * stages.bytes);
+        wait(min(stages.n - 1, Fetch::max_stages - 2));
+    }
+
+    __device__ __forceinline__ int n_k_blocks() const {
+        return fetch_.n_k_blocks();
+    }
+
+    // Where the stage lies, from the first one on, and the one behind it.
+    __device__ __forceinline__ int stage() const {
+        return stage_;
+    }
+    __device__ __forceinline__ int next() const {
+        return stage_ + stages_.bytes == stages_.all_bytes ? 0 : stage_ + stages_.bytes;
+    }
+
+    // All of the block call it when they have read their stage, which begins at k_block `first`: it
+    // is filled again. Returns when the next one is full.
+    __device__ __forceinline__ void turn(int first) {
+        wait(stages_.n - 2);
+        fetch_.issue(first + stages_.n * Fetch::k_blocks, base_ + stage_);
+        stage_ = next();
+    }
+
+  private:
+    // For at most this many stages to be on their way.
+    __device__ __forceinline__ void wait(int pending) const {
+        static_assert(Fetch::max_stages - 2 <= 6);
+        if (Fetch::max_stages > 4)
+            wait_copies(pending);
+        else if (pending == 1)
+            wait_copies<1>();
+        else if (pending == 0)
+            wait_copies<0>();
+        else
+            wait_copies<2>();
+        __syncthreads();
+    }
+
+    const Fetch& fetch_;
+    uint32_t base_;
+    const Sm80Stages& stages_;
+    int stage_ = 0;
 };
 
 }  // namespace moe::cuda

@@ -6,10 +6,13 @@
 //                 weight once
 //   Sm80Wide16    128 rows; a warp has 64 weight rows and half of the tokens: 16-bit weights need
 //                 no arithmetic, and a square tile reads shared memory least
-//   Sm80Narrow    32 rows; a warp has 16 weight rows, and eight warps wait for memory together
+//   Sm80Narrow    64 rows; a warp has 16 weight rows, and 16 warps of an SM wait for memory
+//                 together
 //
 // Inputs: packed type, sizes of the matrix, and the shared memory of a device. Host and device.
 #pragma once
+
+#include <algorithm>
 
 #include "libmoe/cuda/device_facts.hpp"
 #include "libmoe/packed/layout.hpp"
@@ -21,7 +24,9 @@ struct Sm80Wide {
     static constexpr int m_tiles = 2;  // packed tiles of a warp
     static constexpr int max_rows = 128;
     static constexpr int max_k_blocks = 1;  // of 64 k, in a stage
+    static constexpr int ahead = 4;
     static constexpr int blocks_per_sm = 2;
+    static constexpr int min_stages = 3, max_stages = 4;
 };
 
 struct Sm80Wide16 {
@@ -29,15 +34,19 @@ struct Sm80Wide16 {
     static constexpr int m_tiles = 4;
     static constexpr int max_rows = 128;
     static constexpr int max_k_blocks = 1;
+    static constexpr int ahead = 2;
     static constexpr int blocks_per_sm = 2;
+    static constexpr int min_stages = 3, max_stages = 4;
 };
 
 struct Sm80Narrow {
     static constexpr int warps_m = 8, warps_n = 1;
     static constexpr int m_tiles = 1;
-    static constexpr int max_rows = 32;
+    static constexpr int max_rows = 64;
     static constexpr int max_k_blocks = 4;
+    static constexpr int ahead = 0;
     static constexpr int blocks_per_sm = 2;
+    static constexpr int min_stages = 2, max_stages = 8;
 };
 
 template <class Shape>
@@ -45,14 +54,22 @@ constexpr int sm80_threads = 32 * Shape::warps_m* Shape::warps_n;
 
 constexpr int sm80_tiles_of_block = 8;
 constexpr int sm80_row_bytes = 128;  // of a row of tokens in a k_block, 64 operands
-constexpr int sm80_max_stages = 4;
+
+// Tiles of few rows have narrower loops and smaller stages: a quarter of all rows, half, all.
+constexpr int sm80_widths = 3;
+template <class Shape>
+constexpr int sm80_rows_of_width(int width) {
+    return Shape::max_rows >> (sm80_widths - 1 - width);
+}
 
 // Blocks of 64 k in a stage: few rows wait for memory, so more of them share a barrier, as many as
 // let two stages fit a thread block of 99 KB.
-template <PackedType kind, class Shape>
-constexpr int sm80_k_blocks = Shape::max_k_blocks > 1 && code_bits(kind) >= (is_grid(kind) ? 6 : 8)
-                                  ? Shape::max_k_blocks / 2
-                                  : Shape::max_k_blocks;
+template <PackedType kind, class Shape, int width>
+constexpr int sm80_k_blocks = [] {
+    if (Shape::max_k_blocks == 1 || code_bits(kind) == 16) return 1;
+    const bool is_large = code_bits(kind) >= (is_grid(kind) ? 6 : 8) || width == sm80_widths - 1;
+    return is_large ? Shape::max_k_blocks / 2 : Shape::max_k_blocks;
+}();
 
 // Bytes from one block's codes to the next in a stage: scales lie between them, but superblock
 // scales and the records of a grid, which come once, behind the codes of all blocks.
@@ -69,43 +86,69 @@ MOE_HOST_DEVICE constexpr int32_t grid_records_of(PackedType type, int32_t n) {
 }
 
 // The bytes of one packed tile in a stage.
-template <PackedType kind, class Shape>
+template <PackedType kind, int k_blocks>
 MOE_HOST_DEVICE constexpr int32_t sm80_staged_tile_bytes(PackedType type) {
-    constexpr int32_t n = sm80_k_blocks<kind, Shape>;
+    constexpr int32_t n = k_blocks;
     int32_t scales = 0;
     if constexpr (has_superblock(kind)) scales = shared_scale_bytes(kind);
     if constexpr (is_grid(kind)) scales = grid_records_of(type, n) * grid_record_bytes(type);
     return (n * sm80_code_stride<kind> + scales + 15) / 16 * 16;
 }
 
-template <PackedType kind, class Shape>
-MOE_HOST_DEVICE constexpr int32_t sm80_stage_bytes(int32_t staged_tile_bytes) {
-    return sm80_k_blocks<kind, Shape> * Shape::max_rows * sm80_row_bytes +
-           sm80_tiles_of_block * staged_tile_bytes;
+// The accumulators of a work item, which pass through the memory of the stages at its end
+// (sm80_epilogue.cuh).
+constexpr int sm80_accum_stride = 16 * sm80_tiles_of_block + 4;  // floats
+template <class Shape>
+constexpr int32_t sm80_epilogue_bytes = Shape::max_rows* sm80_accum_stride * 4;
+
+// The stages of tiles of a width.
+struct Sm80Stages {
+    int32_t n;
+    int32_t tile_bytes;  // of a packed tile in a stage
+    int32_t bytes;       // of a stage
+    int32_t all_bytes;   // n * bytes
+};
+
+// As many as fit.
+template <PackedType kind, class Shape, int width>
+constexpr Sm80Stages sm80_stages(PackedType type, int32_t fit_bytes) {
+    constexpr int32_t k_blocks = sm80_k_blocks<kind, Shape, width>;
+    const int32_t tile_bytes = sm80_staged_tile_bytes<kind, k_blocks>(type);
+    const int32_t bytes = k_blocks * sm80_rows_of_width<Shape>(width) * sm80_row_bytes +
+                          sm80_tiles_of_block * tile_bytes;
+    const int32_t n = std::min(fit_bytes / bytes, Shape::max_stages);
+    return {n, tile_bytes, bytes, n * bytes};
 }
 
 struct Sm80Config {
-    int32_t tile_bytes;  // of a packed tile in a stage
-    int32_t n_stages;
+    Sm80Stages stages[sm80_widths];
     int32_t blocks_per_sm;
-    int32_t shared_bytes;
+    int32_t shared_bytes;  // for the stages, and for the epilogue
 };
 
 // The system takes so much of an SM's shared memory for every thread block.
 constexpr int32_t sm80_system_bytes = 1024;
 
-// Two thread blocks on an SM where both have three stages, else one with as many as fit; no stages
-// where two do not fit. static_bytes: of the kernel's own shared memory.
+// As many thread blocks on an SM as have the shape's least stages of every width each, else one
+// with two; no blocks where two do not fit. static_bytes: of the kernel's own shared memory.
 template <PackedType kind, class Shape>
 constexpr Sm80Config sm80_config(const DeviceFacts& device, PackedType type, int32_t static_bytes) {
-    const int32_t tile_bytes = sm80_staged_tile_bytes<kind, Shape>(type);
-    const int32_t stage_bytes = sm80_stage_bytes<kind, Shape>(tile_bytes);
+    static_assert(sm80_widths == 3);
     const int32_t of_sm = device.shared_bytes + sm80_system_bytes;
     for (int32_t blocks = Shape::blocks_per_sm; blocks >= 1; --blocks) {
-        const int32_t fit = (of_sm / blocks - sm80_system_bytes - static_bytes) / stage_bytes;
-        const int32_t n_stages = fit < sm80_max_stages ? fit : sm80_max_stages;
-        if (n_stages >= (blocks > 1 ? 3 : 2))
-            return {tile_bytes, n_stages, blocks, n_stages * stage_bytes};
+        const int32_t bytes = of_sm / blocks - sm80_system_bytes - static_bytes;
+        Sm80Config config{
+            {sm80_stages<kind, Shape, 0>(type, bytes), sm80_stages<kind, Shape, 1>(type, bytes),
+             sm80_stages<kind, Shape, 2>(type, bytes)},
+            blocks,
+            sm80_epilogue_bytes<Shape>};
+        const int32_t least = blocks > 1 ? Shape::min_stages : 2;
+        bool fit = true;
+        for (const Sm80Stages& stages : config.stages) {
+            config.shared_bytes = std::max(config.shared_bytes, stages.all_bytes);
+            fit = fit && stages.n >= least;
+        }
+        if (fit && config.shared_bytes <= bytes) return config;
     }
     return {};
 }
