@@ -14,7 +14,7 @@ from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 
 from .checkpoint import use_checkpoint
 from .description import NotServed
-from .serving import Experts, by_number, experts_of
+from .serving import Experts, by_number, experts_of, is_experts
 
 __all__ = ["Experts", "NotServed", "prepare", "served", "use_checkpoint"]
 
@@ -52,7 +52,7 @@ def experts_forward(self: Any, hidden_states: Any, top_k_index: Any, top_k_weigh
 
 def _modules(model: Any) -> dict[str, Any]:
     """The experts modules of a model, by their names in it."""
-    return {name: one for name, one in model.named_modules() if hasattr(one, "_is_expert_parallel") and hasattr(one, "has_gate")}
+    return {name: one for name, one in model.named_modules() if is_experts(one)}
 
 
 def prepare(model: Any) -> None:

@@ -1,1 +1,90 @@
-def use_checkpoint(model, folder): ...
+"""Experts from a checkpoint folder, in whatever format it has them, under a model whose other parts transformers has loaded."""
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+from ..checkpoint import Checkpoint
+from ..enums import Role
+from ..layer_desc import LayerDesc
+from .description import NotServed, activation_fields
+from .serving import experts_of, is_experts, named
+from .source import Source
+
+MATRICES = (Role.GATE, Role.UP, Role.DOWN)
+VECTORS = (Role.GATE_BIAS, Role.UP_BIAS, Role.DOWN_BIAS, Role.EXPERT_NORM)
+FUSED = (Role.GATE_UP, Role.GATE_UP_BIAS)
+ACTIVATION = ("activation", "has_activation_alpha", "activation_alpha", "activation_up_offset", "has_gate_limit", "gate_limit")
+ACTIVATION += ("has_up_limit", "up_limit", "has_post_limit", "post_limit", "situ_beta", "situ_beta_up")
+EXPERTS = ("intermediate", "n_experts", "is_gated", "has_gate_bias", "has_up_bias", "has_down_bias", "has_expert_norm")
+EXPERTS += ("expert_norm_eps", "expert_norm_weight_first")
+
+
+def use_checkpoint(model: Any, folder: Checkpoint | str | os.PathLike[str]) -> list[str]:
+    """Gives every experts module of the model libmoe's own weights, read from the folder, and the model the implementation "libmoe".
+
+    The module's parameters, which may never have been loaded, are freed. On the CPU the files are mapped and read in place. The
+    answer is the names of the modules.
+    """
+    opened = folder if isinstance(folder, Checkpoint) else Checkpoint(folder)
+    found = _numbered(model)
+    missing = sorted(found.keys() - set(opened.layers))
+    if missing or not found:
+        raise ValueError(f"{opened.path}: has MoE layers {opened.layers}, the model has experts in layers {sorted(found)}")
+    sources = {}
+    for number, (name, module) in found.items():
+        with named(module):
+            sources[name] = (module, _source(opened, number, module, model.dtype), _device(model, name))
+    for module, source, device in sources.values():
+        with named(module):
+            experts_of(module).give(source, device)
+        for one in module.parameters():
+            if one.device.type != "meta":
+                one.data = one.data.new_empty(0)
+    model.set_experts_implementation("libmoe")
+    return list(sources)
+
+
+def _numbered(model: Any) -> dict[int, tuple[str, Any]]:
+    """By the number of the decoder layer, which is the last one in the module's name."""
+    found: dict[int, tuple[str, Any]] = {}
+    for name, module in model.named_modules():
+        if not is_experts(module):
+            continue
+        numbers = re.findall(r"(?:^|\.)(\d+)(?=\.)", name)
+        if not numbers or int(numbers[-1]) in found:
+            raise NotServed(f"{name}: experts modules are told apart by the number of their layer, and this one's is no or another's")
+        found[int(numbers[-1])] = (name, module)
+    return found
+
+
+def _source(opened: Checkpoint, number: int, module: Any, dtype: Any) -> Source:
+    layer = opened.layer(number)
+    fields = {name: getattr(layer, name) for name in (*EXPERTS, *ACTIVATION)}
+    desc = LayerDesc(hidden=layer.latent or layer.hidden, top_k=1, **fields)
+    _compare(opened, number, desc, module)
+    roles = {*MATRICES, *FUSED, *VECTORS}
+    formats = {role.name.lower(): form for role, form in opened.formats(number).items() if role in MATRICES}
+    tensors = [one for one in opened.tensors(number) if one.role in roles]
+    return Source(desc, formats, tensors, dtype)
+
+
+def _compare(opened: Checkpoint, number: int, desc: LayerDesc, module: Any) -> None:
+    """What the files say of the experts is what the module computes."""
+    wanted = LayerDesc(**{"n_experts": module.num_experts, "is_gated": int(module.has_gate), **activation_fields(module)})
+    for name in ("n_experts", "is_gated", *ACTIVATION):
+        theirs, ours = getattr(desc, name), getattr(wanted, name)
+        if theirs != ours:
+            raise NotServed(f"{name} is {theirs} in layer {number} of {opened.path}, and {ours} in the model")
+
+
+def _device(model: Any, name: str) -> Any:
+    """That of the nearest parameter outside the experts: the layer's own, or the model's."""
+    inside = {id(one) for one in model.get_submodule(name).parameters()}
+    while name:
+        name = name.rpartition(".")[0]
+        for one in model.get_submodule(name).parameters():
+            if id(one) not in inside and one.device.type in ("cpu", "cuda"):
+                return one.device
+    raise NotServed("no other parameter of the model is on the CPU or a GPU")

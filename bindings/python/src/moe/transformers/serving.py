@@ -121,7 +121,7 @@ class Experts:
             return
         if _is_capturing():
             raise RuntimeError(f"{CAPTURED} has loaded the weights: run the same call once, then capture")
-        with _lock, _named(module):
+        with _lock, named(module):
             source = of_parameters(module)
             self.device = source.freeable[0].device
             self._load(source)
@@ -194,13 +194,18 @@ def _rows(x: Any) -> Any:
     return x if x.stride(-1) == 1 and (x.shape[0] <= 1 or x.stride(0) >= x.shape[1]) else x.contiguous()
 
 
+def is_experts(module: Any) -> bool:
+    """Whether it is of a class that the experts interface of transformers serves."""
+    return hasattr(module, "_is_expert_parallel") and hasattr(module, "has_gate")
+
+
 def frees_parameters() -> bool:
     """MOE_TRANSFORMERS_KEEP=1 keeps the parameters on a GPU beside the packed weights."""
     return os.environ.get("MOE_TRANSFORMERS_KEEP", "0") in ("", "0")
 
 
 @contextlib.contextmanager
-def _named(module: Any) -> Iterator[None]:
+def named(module: Any) -> Iterator[None]:
     """Puts the class before what is said of it."""
     name = type(module).__name__
     try:
