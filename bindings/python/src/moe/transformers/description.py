@@ -125,10 +125,11 @@ def norm_fields(norm: Any) -> tuple[dict[str, Any], Any]:
     if eps is None or weight is None:
         raise NotServed(f"the norm behind its experts ({type(norm).__name__}) has no eps or no weight")
     with torch.no_grad():
-        weight = weight.detach().float()
+        stored = weight.detach()
+        weight = stored.float()
         x = torch.linspace(-2.0, 3.0, weight.numel(), device=weight.device).reshape(1, -1)
         wanted = norm(x)
-        for vector, first in itertools.product((weight, 1.0 + weight), (1, 0)):
+        for vector, first in itertools.product((weight, 1.0 + weight, (1.0 + stored).float()), (1, 0)):
             scaled = x * vector if first else x
             found = scaled * torch.rsqrt(scaled.square().mean(-1, keepdim=True) + eps)
             if _agree(found if first else found * vector, wanted):
