@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 
-from .checkpoint import use_checkpoint
+from .checkpoint import load, use_checkpoint
 from .description import NotServed
 from .serving import Experts, by_number, experts_of, is_experts
 
-__all__ = ["Experts", "NotServed", "prepare", "served", "use_checkpoint"]
+__all__ = ["Experts", "NotServed", "load", "prepare", "served", "use_checkpoint"]
 
 
 @torch.library.custom_op("libmoe::experts", mutates_args=())

@@ -1,9 +1,14 @@
 """Experts from a checkpoint folder, in whatever format it has them, under a model whose other parts transformers has loaded."""
 from __future__ import annotations
 
+import contextlib
 import os
+import pathlib
 import re
+from collections.abc import Iterator
 from typing import Any
+
+import torch
 
 from ..checkpoint import Checkpoint
 from ..enums import Role
@@ -39,9 +44,9 @@ def use_checkpoint(model: Any, folder: Checkpoint | str | os.PathLike[str]) -> l
     for module, source, device in sources.values():
         with named(module):
             experts_of(module).give(source, device)
-        for one in module.parameters():
-            if one.device.type != "meta":
-                one.data = one.data.new_empty(0)
+        for key, one in list(module.named_parameters(recurse=False)):
+            empty = torch.empty(0, dtype=one.dtype, device=device)
+            setattr(module, key, torch.nn.Parameter(empty, requires_grad=False))
     model.set_experts_implementation("libmoe")
     return list(sources)
 
@@ -88,3 +93,53 @@ def _device(model: Any, name: str) -> Any:
             if id(one) not in inside and one.device.type in ("cpu", "cuda"):
                 return one.device
     raise NotServed("no other parameter of the model is on the CPU or a GPU")
+
+
+def load(folder: str | os.PathLike[str], auto_class: Any = None, **options: Any) -> Any:
+    """A model of a folder of safetensors: its experts by use_checkpoint, so that they never exist as parameters, the rest, which
+    must not be quantised, by transformers' from_pretrained, which takes the options. auto_class: AutoModelForCausalLM if None."""
+    import transformers
+
+    config = transformers.AutoConfig.from_pretrained(folder)
+    if hasattr(config, "quantization_config"):
+        del config.quantization_config
+    kind = (auto_class or transformers.AutoModelForCausalLM)._model_mapping[type(config)]
+    rest = _rest_of(folder)
+    with _experts_stay_on_meta(kind):
+        model, said = kind.from_pretrained(None, config=config, state_dict=rest, output_loading_info=True, **options)
+    missing = sorted(said["missing_keys"])
+    if missing:
+        names = ", ".join(missing[:8])
+        raise NotServed(f"{os.fspath(folder)}: has no plain tensor for {names}: only the experts may be quantised here")
+    use_checkpoint(model, folder)
+    return model.eval()
+
+
+_EXPERTS = re.compile(r"(^|\.)experts\.")
+
+
+def _rest_of(folder: str | os.PathLike[str]) -> dict[str, Any]:
+    """Every tensor that is not of the experts, from mapped files."""
+    from safetensors import safe_open
+
+    found = {}
+    for file in sorted(pathlib.Path(folder).glob("*.safetensors")):
+        with safe_open(file, framework="pt") as tensors:
+            found |= {name: tensors.get_tensor(name) for name in tensors.keys() if not _EXPERTS.search(name)}
+    return found
+
+
+@contextlib.contextmanager
+def _experts_stay_on_meta(kind: Any) -> Iterator[None]:
+    """transformers makes a model on the device "meta", then memory for all parameters that the files have not; not for these."""
+    move, ignored = kind._move_missing_keys_from_meta_to_device, kind._keys_to_ignore_on_load_missing
+
+    def without_experts(self: Any, missing_keys: Any, *more: Any, **named: Any) -> Any:
+        return move(self, {one for one in missing_keys if not _EXPERTS.search(one)}, *more, **named)
+
+    kind._move_missing_keys_from_meta_to_device = without_experts
+    kind._keys_to_ignore_on_load_missing = [*(ignored or ()), _EXPERTS.pattern]
+    try:
+        yield
+    finally:
+        kind._move_missing_keys_from_meta_to_device, kind._keys_to_ignore_on_load_missing = move, ignored
