@@ -6,7 +6,8 @@ import subprocess
 import numpy
 import pytest
 from oracle import Golden
-from transformers_models import FIXTURES, TOKENS, config_of, experts_names, model_of, outputs, overall, qwen3_moe, torch, transformers, worst
+from transformers_models import FIXTURES, TOKENS, config_of, experts_names, model_of, outputs, overall, qwen3_moe, torch
+from transformers_models import transformers, worst
 
 import moe
 import moe.transformers
@@ -54,7 +55,8 @@ def _put(module, tensor, expert, matrix):
     rows = (slice(0, half), slice(half, None)) if module.is_concatenated else (slice(0, None, 2), slice(1, None, 2))
     if part == "gate_up":
         order = moe.GateUpOrder(tensor.struct.gate_up_order)
-        given = (slice(0, None, 2), slice(1, None, 2)) if order == moe.GateUpOrder.INTERLEAVED else (slice(0, half), slice(half, None))
+        given = (slice(0, half), slice(half, None))
+        given = (slice(0, None, 2), slice(1, None, 2)) if order == moe.GateUpOrder.INTERLEAVED else given
         given = given[::-1] if order == moe.GateUpOrder.UP_FIRST else given
         parts = dict(zip(("gate", "up"), (matrix[one] for one in given)))
     else:
@@ -152,7 +154,8 @@ def test_refusals(folder):
     assert all(one.numel() for one in other.parameters()), "a refusal leaves the model as it was"
     with pytest.raises(moe.transformers.NotServed, match="activation is"):
         moe.transformers.use_checkpoint(model_of(qwen3_moe(2, hidden_act="gelu")), folder)
-    dense = transformers.AutoModelForCausalLM.from_config(transformers.LlamaConfig(hidden_size=64, num_hidden_layers=1, vocab_size=64))
+    config = transformers.LlamaConfig(hidden_size=64, num_hidden_layers=1, vocab_size=64)
+    dense = transformers.AutoModelForCausalLM.from_config(config)
     with pytest.raises(ValueError, match=r"the model has experts in layers \[\]"):
         moe.transformers.use_checkpoint(dense, folder)
 

@@ -1,6 +1,6 @@
 """moe_forward over torch tensors, for a decode step in which every microsecond before the call counts.
 
-moe.forward takes any array and asks each argument many questions; here all are tensors, and the few that can be wrong are checked.
+moe.forward takes any array and asks each argument many questions; here all are tensors, and what can be wrong is checked.
 """
 from __future__ import annotations
 
@@ -62,7 +62,8 @@ class Call:
         slots = (x.shape[0], self.top_k)
         if x.shape[1] != self.hidden or ids.shape != slots or expert_weights.shape != slots:
             shapes = f"{tuple(x.shape)}, {tuple(ids.shape)} and {tuple(expert_weights.shape)}"
-            raise ValueError(f"hidden_states, top_k_index and top_k_weights have shapes {shapes}, with {self.hidden} features a token")
+            names = "hidden_states, top_k_index and top_k_weights"
+            raise ValueError(f"{names} have shapes {shapes}, with {self.hidden} features a token")
 
     def __call__(self, scratch: Scratch, x: Any, ids: Any, expert_weights: Any, stream: int | None, n_threads: int) -> Any:
         self._check(x, ids, expert_weights)

@@ -20,17 +20,21 @@ from .source import Source
 MATRICES = (Role.GATE, Role.UP, Role.DOWN)
 VECTORS = (Role.GATE_BIAS, Role.UP_BIAS, Role.DOWN_BIAS, Role.EXPERT_NORM)
 FUSED = (Role.GATE_UP, Role.GATE_UP_BIAS)
-ACTIVATION = ("activation", "has_activation_alpha", "activation_alpha", "activation_up_offset", "has_gate_limit", "gate_limit")
-ACTIVATION += ("has_up_limit", "up_limit", "has_post_limit", "post_limit", "situ_beta", "situ_beta_up")
-EXPERTS = ("intermediate", "n_experts", "is_gated", "has_gate_bias", "has_up_bias", "has_down_bias", "has_expert_norm")
-EXPERTS += ("expert_norm_eps", "expert_norm_weight_first")
+ACTIVATION = [
+    *("activation", "has_activation_alpha", "activation_alpha", "activation_up_offset", "has_gate_limit", "gate_limit"),
+    *("has_up_limit", "up_limit", "has_post_limit", "post_limit", "situ_beta", "situ_beta_up"),
+]
+EXPERTS = [
+    *("intermediate", "n_experts", "is_gated", "has_gate_bias", "has_up_bias", "has_down_bias"),
+    *("has_expert_norm", "expert_norm_eps", "expert_norm_weight_first"),
+]
 
 
 def use_checkpoint(model: Any, folder: Checkpoint | str | os.PathLike[str]) -> list[str]:
-    """Gives every experts module of the model libmoe's own weights, read from the folder, and the model the implementation "libmoe".
+    """Gives every experts module of the model weights that libmoe reads from the folder, and sets "libmoe".
 
-    The module's parameters, which may never have been loaded, are freed. On the CPU the files are mapped and read in place. The
-    answer is the names of the modules.
+    The module's parameters, which may never have been loaded, are freed. On the CPU the files are mapped and read in place.
+    The answer is the names of the modules.
     """
     opened = folder if isinstance(folder, Checkpoint) else Checkpoint(folder)
     found = _numbered(model)
@@ -59,7 +63,7 @@ def _numbered(model: Any) -> dict[int, tuple[str, Any]]:
             continue
         numbers = re.findall(r"(?:^|\.)(\d+)(?=\.)", name)
         if not numbers or int(numbers[-1]) in found:
-            raise NotServed(f"{name}: experts modules are told apart by the number of their layer, and this one's is no or another's")
+            raise NotServed(f"{name}: experts modules are told apart by the number of their layer; it shares one or has none")
         found[int(numbers[-1])] = (name, module)
     return found
 
@@ -122,7 +126,7 @@ def _rest_of(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """Every tensor that is not of the experts, from mapped files."""
     from safetensors import safe_open
 
-    found = {}
+    found: dict[str, Any] = {}
     for file in sorted(pathlib.Path(folder).glob("*.safetensors")):
         with safe_open(file, framework="pt") as tensors:
             found |= {name: tensors.get_tensor(name) for name in tensors.keys() if not _EXPERTS.search(name)}

@@ -66,10 +66,12 @@ def _forms(module: Any) -> Iterator[Form]:
     """The forms that a module with these attributes may have."""
     limit = _number(module, "limit", "swiglu_limit")
     alpha = _number(module, "alpha", "swiglu_alpha")
-    alphas = [{}, {"activation_alpha": 1.702}, *([{"activation_alpha": alpha}] if alpha is not None else [])]
+    alphas: list[dict[str, float]] = [{}, {"activation_alpha": 1.702}]
+    if alpha is not None:
+        alphas.append({"activation_alpha": alpha})
     offsets: list[dict[str, float]] = [{}, {"activation_up_offset": 1.0}] if module.has_gate else [{}]
     for limits, scale, offset in itertools.product(_limits(limit if module.has_gate else None), alphas, offsets):
-        fields = {"activation": "silu", **scale, **offset, **limits}
+        fields: dict[str, Any] = {"activation": "silu", **scale, **offset, **limits}
         fields |= {f"has_{name}": 1 for name in fields if name.endswith(("_limit", "_alpha"))}
         yield Form(fields, _silu(fields))
     yield Form({"activation": "gelu_tanh"}, _gelu("tanh"))
@@ -77,11 +79,10 @@ def _forms(module: Any) -> Iterator[Form]:
     if not module.has_gate:
         yield Form({"activation": "relu2"}, lambda up, _: up.clamp(min=0).square())
         return
-    softcaps = [getattr(getattr(module.act_fn, f"{name}_softcap", None), "softcap", None) if hasattr(module, "act_fn") else None
-                for name in ("gate", "up")]
-    if None not in softcaps:
-        beta, beta_up = (float(one) for one in softcaps)
-        yield Form({"activation": "situ", "situ_beta": beta, "situ_beta_up": beta_up}, _situ(beta, beta_up))
+    softcaps = [getattr(getattr(module, "act_fn", None), f"{name}_softcap", None) for name in ("gate", "up")]
+    betas = [one for one in (_number(softcap, "softcap") for softcap in softcaps) if one is not None]
+    if len(betas) == 2:
+        yield Form({"activation": "situ", "situ_beta": betas[0], "situ_beta_up": betas[1]}, _situ(betas[0], betas[1]))
 
 
 def _number(module: Any, *names: str) -> float | None:

@@ -52,8 +52,8 @@ def of_parameters(module: Any) -> Source:
     if len(dtypes) != 1 or type_of(next(iter(dtypes))) not in DENSE:
         names = ", ".join(sorted(str(one).removeprefix("torch.") for one in dtypes))
         raise NotServed(
-            f"its weights are {names}, and must be float32, float16 or bfloat16; those of a quantised checkpoint are read from its "
-            "folder: moe.transformers.use_checkpoint(model, folder)"
+            f"its weights are {names}, and must be float32, float16 or bfloat16; those of a quantised checkpoint are read from "
+            "its folder: moe.transformers.use_checkpoint(model, folder)"
         )
     for name, one in parameters.items():
         if one.numel() == 0 or one.device.type not in ("cpu", "cuda"):
