@@ -121,7 +121,9 @@ class Experts:
             return
         if _is_capturing():
             raise RuntimeError(f"{CAPTURED} has loaded the weights: run the same call once, then capture")
-        with _lock, named(module):
+        with _lock, named(module), torch.inference_mode(False):
+            if _identity(parameters_of(module)) == self._seen:  # another thread was here first
+                return
             source = of_parameters(module)
             self.device = source.freeable[0].device
             self._load(source)
@@ -133,11 +135,12 @@ class Experts:
     def _load(self, source: Source) -> None:
         """On the CPU matrices are read where they are. On a GPU they are packed, a copy, into a tensor."""
         self._ready.clear()
-        plan = _plan(source, self.device, source.dtype, 1, 1)
         if self.device.type == "cpu":
+            plan = _plan(source, self.device, source.dtype, 1, 1)
             self.weights = Weights.load(plan, source.tensors, ownership="borrow")
         else:
             with torch.cuda.device(self.device):
+                plan = _plan(source, self.device, source.dtype, 1, 1)
                 size = Weights.size(plan, source.tensors)
                 memory = torch.empty(size, dtype=torch.uint8, device=self.device)
                 stream = torch.cuda.current_stream(self.device)
