@@ -59,7 +59,7 @@ def arguments():
     args = parser.parse_args()
     if args.smoke:
         small = dict(layers=2, hidden=128, intermediate=64, experts=8, top_k=2, heads=4, kv_heads=2, head_dim=32)
-        vars(args).update(small, prompt=32, steps=8, rounds=2, warmup=1)
+        vars(args).update(small, prompt=32, steps=8, rounds=2, warmup=1, threads=1)
     return args
 
 

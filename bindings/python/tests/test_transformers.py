@@ -202,6 +202,25 @@ def test_threads(model):
     assert torch.equal(*each)
 
 
+def test_first_call_from_threads(model):
+    """The weights of a module are loaded once."""
+    from moe.transformers import serving
+
+    wanted, loads = outputs(copy.deepcopy(model), "libmoe"), []
+    load = serving.Experts._load
+    serving.Experts._load = lambda self, source: (loads.append(self), load(self, source))
+    try:
+        model.set_experts_implementation("libmoe")
+        ours = [threading.Thread(target=outputs, args=(model, "libmoe")) for _ in range(4)]
+        for one in ours:
+            one.start()
+        for one in ours:
+            one.join()
+    finally:
+        serving.Experts._load = load
+    assert len(loads) == len(set(loads)) == 3 and torch.equal(outputs(model, "libmoe"), wanted)
+
+
 def call(module, ids, weights=None):
     x = torch.linspace(-1, 1, len(ids) * 64).reshape(-1, 64)
     with torch.no_grad():
