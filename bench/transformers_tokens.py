@@ -145,7 +145,7 @@ class Runner:
             self.forward(name)
 
     def seconds(self, name):
-        """Of one prefill, or of all steps of a decode; and how often libmoe was called."""
+        """The time of one prefill, or of all steps of a decode, and how often libmoe was called."""
         self.model.set_experts_implementation(name)
         self.fill()
         if self.mode == "graph" and name not in self.graphs:

@@ -62,7 +62,7 @@ def prepare(model: Any) -> None:
 
 
 def served(model: Any) -> dict[str, Experts]:
-    """What libmoe computes of a model, by name of the module; modules that it has not been called for are left out."""
+    """The modules of a model that libmoe computes, by name; those whose weights it has not loaded yet are left out."""
     found = {name: experts_of(module) for name, module in _modules(model).items()}
     return {name: one for name, one in found.items() if hasattr(one, "weights")}
 

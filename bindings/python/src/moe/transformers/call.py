@@ -40,7 +40,7 @@ class Scratch:
         self._found = _Faults(struct_size=c.sizeof(_Faults))
 
     def has_faults(self) -> bool:
-        """What moe_workspace_status says, and forgets."""
+        """Asks moe_workspace_status, which forgets what it says."""
         self._status(self._address, c.addressof(self._found))
         return bool(self._found.faults)
 

@@ -80,7 +80,7 @@ def _source(opened: Checkpoint, number: int, module: Any, dtype: Any) -> Source:
 
 
 def _compare(opened: Checkpoint, number: int, desc: LayerDesc, module: Any) -> None:
-    """What the files say of the experts is what the module computes."""
+    """Refuses a folder whose experts are not those that the module computes."""
     wanted = LayerDesc(**{"n_experts": module.num_experts, "is_gated": int(module.has_gate), **activation_fields(module)})
     for name in ("n_experts", "is_gated", *ACTIVATION):
         theirs, ours = getattr(desc, name), getattr(wanted, name)

@@ -1,4 +1,4 @@
-"""What an experts module of transformers computes, as a LayerDesc of its routed experts alone.
+"""Describes what an experts module of transformers computes, as a LayerDesc of its routed experts alone.
 
 Modules differ in the function between their matrices, and models come that nobody here has seen. So the function is not known by
 the name of a class: every form that libmoe has is tried on probe values against the module's own, and one must agree.
@@ -97,7 +97,7 @@ def _agree(found: Any, wanted: Any) -> bool:
 
 
 def activation_fields(module: Any) -> dict[str, Any]:
-    """Of LayerDesc: the activation, limits and offsets with which libmoe computes what the module does."""
+    """The fields of LayerDesc, activation, limits and offsets, with which libmoe computes what the module does."""
     reach = 1.5 * (_number(module, "limit", "swiglu_limit") or 8.0)
     line = torch.linspace(-reach, reach, 61, dtype=torch.float32, device="cpu")
     gate, up = (one.reshape(1, -1) for one in torch.meshgrid(line, line, indexing="ij"))
@@ -120,7 +120,7 @@ def activation_fields(module: Any) -> dict[str, Any]:
 
 
 def norm_fields(norm: Any) -> tuple[dict[str, Any], Any]:
-    """Of LayerDesc, and the EXPERT_NORM vector, for the norm behind every expert."""
+    """Fields of LayerDesc, and the EXPERT_NORM vector, for the norm behind every expert."""
     eps = _number(norm, "eps", "variance_epsilon")
     weight = getattr(norm, "weight", None)
     if eps is None or weight is None:

@@ -49,14 +49,14 @@ def _plan(source: Source, device: Any, dtype: Any, top_k: int, capacity: int) ->
 
 
 class _Scratches(threading.local):
-    """Of one thread: by device and stream, each as large as the largest plan that it has served."""
+    """One thread's, by device and stream, each as large as the largest plan that it has served."""
 
     def __init__(self) -> None:
         self.by_place: dict[tuple[Any, int | None], Scratch] = {}
 
 
 _scratches = _Scratches()
-# What calls under capture take: nothing can be made then. A graph keeps on using its scratch, so none is ever freed.
+# For calls under capture, when nothing can be made. A graph keeps on using its scratch, so none is ever freed.
 _for_graphs: dict[Any, list[Scratch]] = {}
 
 
