@@ -63,8 +63,9 @@ def python_with(module):
 def found(need, tools):
     name, _, module = need.partition(":")
     path = python_with(module) if module else shutil.which(name)
-    if path and module:
-        (tools / name).symlink_to(path)
+    if path and module:  # a link would not be the interpreter of its virtual environment
+        (tools / name).write_text(f'#!/bin/sh\nexec {shlex.quote(path)} "$@"\n', encoding="utf-8")
+        (tools / name).chmod(0o755)
     return bool(path)
 
 

@@ -47,6 +47,10 @@ class Library:
         kinds = PROTOTYPES[name][1]
         return self._functions[name](*(fitting(name, kind, one) for kind, one in zip(kinds, arguments, strict=True)))
 
+    def function(self, name: str) -> Callable[..., Any]:
+        """The function of C as it is: the caller has checked what goes in, and looks at what comes out."""
+        return self._functions[name]
+
     def ask(self, name: str, *arguments: Any) -> Any:
         """Calls a function that cannot fail and gives its result."""
         return self._invoke(name, arguments)
