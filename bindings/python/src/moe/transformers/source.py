@@ -21,7 +21,7 @@ class Source(NamedTuple):
 def parameters_of(module: Any) -> list[Any]:
     """All that the weights are made of."""
     found = list(module._parameters.values())
-    return found if not module.has_post_expert_norm else [*found, module.post_expert_norm.weight]
+    return found if not getattr(module, "has_post_expert_norm", False) else [*found, module.post_expert_norm.weight]
 
 
 def _matrix(name: str, parameter: Any, is_transposed: bool, order: str) -> Tensor:
@@ -63,7 +63,7 @@ def of_parameters(module: Any) -> Source:
     if module.has_bias:
         tensors += [_bias(f"{name}_bias", getattr(module, f"{name}_bias"), orders[name]) for name in orders]
     more: dict[str, Any] = {}
-    if module.has_post_expert_norm:
+    if getattr(module, "has_post_expert_norm", False):
         more, vector = norm_fields(module.post_expert_norm)
         tensors.append(Tensor("expert_norm", vector))
     columns, rows = tensors[0].struct.columns, tensors[1].struct.columns
