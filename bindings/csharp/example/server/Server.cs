@@ -11,6 +11,8 @@ using Moe;
 /// <summary>Accepts clients, and answers the requests of each one after the other.</summary>
 internal sealed class Server : IDisposable
 {
+    private static readonly TimeSpan patience = TimeSpan.FromSeconds(10);
+
     private readonly Service service;
     private readonly TcpListener listener;
     private readonly ConcurrentDictionary<TcpClient, Task> clients = new ConcurrentDictionary<TcpClient, Task>();
@@ -128,7 +130,8 @@ internal sealed class Server : IDisposable
             {
                 // It has closed meanwhile.
             }
-            client.Value.Wait();
+            if (!client.Value.Wait(patience))
+                client.Key.Close(); // one that does not read its answer
         }
     }
 

@@ -67,7 +67,9 @@ func serveUntil(stop context.Context, listener net.Listener, service *Service) e
 	case <-stop.Done():
 		patience, release := context.WithTimeout(context.Background(), 10*time.Second)
 		defer release()
-		err = server.Shutdown(patience)
+		if err = server.Shutdown(patience); err != nil {
+			server.Close()
+		}
 		<-failed
 	}
 	service.Close()

@@ -16,6 +16,8 @@ import (
 
 const maxTokens = 64
 
+var errStopped = errors.New("the service has stopped")
+
 // Service is a layer, loaded once, and workers that compute it. Every worker has a workspace of its own.
 type Service struct {
 	Hidden int
@@ -23,6 +25,7 @@ type Service struct {
 	plan    *moe.Plan
 	weights *moe.Weights
 	queue   chan *job
+	stopped chan struct{}
 	workers sync.WaitGroup
 
 	answered, dropped, discarded atomic.Int64
@@ -63,7 +66,8 @@ func NewService(path string, workers int) (*Service, error) {
 		plan.Close()
 		return nil, err
 	}
-	s := &Service{Hidden: int(desc.Hidden), plan: plan, weights: weights, queue: make(chan *job, 4*workers)}
+	s := &Service{Hidden: int(desc.Hidden), plan: plan, weights: weights}
+	s.queue, s.stopped = make(chan *job, 4*workers), make(chan struct{})
 	if err := s.start(workers); err != nil {
 		s.Close()
 		return nil, err
@@ -86,17 +90,25 @@ func (s *Service) start(workers int) error {
 func (s *Service) work(workspace *moe.Workspace) {
 	defer s.workers.Done()
 	defer workspace.Close()
-	for one := range s.queue {
-		if one.context.Err() != nil {
-			s.dropped.Add(1)
-			one.done <- one.context.Err()
-			continue
+	for {
+		select {
+		case <-s.stopped:
+			return
+		case one := <-s.queue:
+			s.run(one, workspace)
 		}
-		args := &moe.ForwardArgs{X: moe.Of(one.x), Out: moe.Of(one.out), NThreads: 1}
-		one.done <- moe.Forward(s.plan, s.weights, workspace, args)
-		if one.context.Err() != nil {
-			s.discarded.Add(1)
-		}
+	}
+}
+
+func (s *Service) run(one *job, workspace *moe.Workspace) {
+	if one.context.Err() != nil {
+		s.dropped.Add(1)
+		return
+	}
+	args := &moe.ForwardArgs{X: moe.Of(one.x), Out: moe.Of(one.out), NThreads: 1}
+	one.done <- moe.Forward(s.plan, s.weights, workspace, args)
+	if one.context.Err() != nil {
+		s.discarded.Add(1)
 	}
 }
 
@@ -112,12 +124,16 @@ func (s *Service) Forward(ctx context.Context, x []float32) ([]float32, error) {
 	case <-ctx.Done():
 		s.dropped.Add(1)
 		return nil, ctx.Err()
+	case <-s.stopped:
+		return nil, errStopped
 	}
 	select {
 	case err := <-one.done:
 		return one.out, err
 	case <-ctx.Done():
 		return nil, ctx.Err()
+	case <-s.stopped:
+		return nil, errStopped
 	}
 }
 
@@ -150,9 +166,9 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Close waits for the workers, which finish what is queued, and ends the layer. Nobody may call Forward any more.
+// Close waits for the calls that run and ends the layer, once. A request that waits gets an error.
 func (s *Service) Close() {
-	close(s.queue)
+	close(s.stopped)
 	s.workers.Wait()
 	s.weights.Close()
 	s.plan.Close()
