@@ -18,7 +18,8 @@ if ! timeout 300 cargo fetch --locked --quiet 2>"$2/fetch.log" && ! cargo fetch 
     ! grep -q -e '--locked' "$2/fetch.log" || exit 1
     exit 77
 fi
-cargo test --release --locked --offline --quiet
+# One test after the other: each has as many threads as there are cores.
+cargo test --release --locked --offline --quiet -- --test-threads=1
 if cargo clippy --version >/dev/null 2>&1; then
     cargo clippy --release --locked --offline --quiet --all-targets -- -D warnings
 fi
