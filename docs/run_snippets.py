@@ -8,6 +8,7 @@ A line before a fenced block says what becomes of it:
     <!-- run -->                it is run by the shell; the blocks of a page share one shell and one empty folder
     <!-- prints -->             each line must be in what the block before it printed; ... stands for anything
     <!-- not run: REASON -->
+    <!-- from: FILE -->         it is compared with the source, by check_excerpts.py
 A block without such a line is an error. libmoe is installed in PREFIX, and the shell is told so by nothing but the page: it starts
 with the variables of KEPT, and a variable that is not set is an error. Exit code 77: a command that the page needs
 ("needs: NAME ..." in its first lines), or a module of Python ("python3:MODULE"), is not here.
@@ -26,14 +27,15 @@ PATHS = re.compile(r"export (LIBMOE|PREFIX)=\S+(?: +#.*)?")
 BORDER = "---- end of block "
 
 # Where the tools of a language are and what they may write; of libmoe they say nothing. And no tool asks the network.
-KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "CARGO_HOME", "RUSTUP_HOME", "GOROOT", "GOPATH", "GOCACHE", "PYENV_ROOT", "NODE_EXTRA_CA_CERTS")
+KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "CARGO_HOME", "CARGO_TARGET_DIR", "RUSTUP_HOME", "GOROOT", "GOPATH", "GOCACHE",
+        "PYENV_ROOT", "NODE_EXTRA_CA_CERTS")
 OFFLINE = {"CARGO_NET_OFFLINE": "true", "GOTOOLCHAIN": "local", "GOPROXY": "off"}
 
 
 def blocks(page):
     for match in BLOCK.finditer(page.read_text(encoding="utf-8")):
         mark = match["mark"] or ""
-        if not re.fullmatch(r"write: \S+|paths|run|prints|not run: .+", mark):
+        if not re.fullmatch(r"write: \S+|paths|run|prints|not run: .+|from: \S+", mark):
             raise SystemExit(f"{page}: a block does not say what becomes of it:\n{match['text']}")
         yield mark, match["text"]
 

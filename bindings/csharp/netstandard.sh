@@ -10,6 +10,6 @@ cecil=$(find "$(dirname "$(command -v mcs)")/../lib/mono/gac/Mono.Cecil" -name M
 python3 -c 'import sys; sys.stdout.buffer.write(bytes.fromhex(sys.stdin.read()))' <public_key.txt >"$out/mono/public_key.snk"
 $mcs -target:library -delaysign+ -keyfile:"$out/mono/public_key.snk" -nowarn:1607 -out:"$out/mono/System.Memory.dll" SystemMemory.cs
 $mcs -r:"$cecil" -out:"$out/mono/Retarget.exe" Retarget.cs
-for assembly in Moe.dll MoeTests.exe layer.exe; do
+for assembly in Moe.dll MoeTests.exe layer.exe server.exe; do
     mono "$out/mono/Retarget.exe" "$out/$assembly" "$out/netstandard/$assembly"
 done
