@@ -33,7 +33,7 @@ def experts_of(name, dtype=torch.float32, **more):
     config = types.SimpleNamespace(**(SIZES | ACTIVATIONS | LIMITS | more), _experts_implementation="eager")
     made = getattr(module, kind)(config)
     fill(made)
-    if made.has_post_expert_norm:
+    if getattr(made, "has_post_expert_norm", False):
         torch.nn.init.normal_(made.post_expert_norm.weight)
     return made.to(dtype).eval()
 

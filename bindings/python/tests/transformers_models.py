@@ -76,4 +76,4 @@ def overall(found, wanted):
 
 @functools.cache
 def experts_names(model):
-    return [name for name, one in model.named_modules() if hasattr(one, "_is_expert_parallel")]
+    return [name for name, one in model.named_modules() if hasattr(one, "is_concatenated")]

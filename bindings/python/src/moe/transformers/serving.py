@@ -199,7 +199,7 @@ def _rows(x: Any) -> Any:
 
 def is_experts(module: Any) -> bool:
     """Whether it is of a class that the experts interface of transformers serves."""
-    return hasattr(module, "_is_expert_parallel") and hasattr(module, "has_gate")
+    return all(hasattr(module, name) for name in ("has_gate", "has_bias", "is_transposed", "is_concatenated"))
 
 
 def frees_parameters() -> bool:
