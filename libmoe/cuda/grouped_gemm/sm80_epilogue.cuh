@@ -181,7 +181,7 @@ __device__ __forceinline__ void sm80_store_rows(const Sm80Call& call, const Sm80
     if (!gated && gemm.epilogue != Epilogue::activation)
         return sm80_store_fours<4>(gemm, of_thread, features, NoActivation{});
     with_activation_class(gemm.activation, [&]<ActivationClass kind>(ClassOf<kind>) {
-        sm80_store_fours<kind == ActivationClass::silu ? 4 : 1>(
+        sm80_store_fours<kind == ActivationClass::silu ? 2 : 1>(
             gemm, of_thread, features, FastActivation<kind>(gemm.activation));
     });
 }

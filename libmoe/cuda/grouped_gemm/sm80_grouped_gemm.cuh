@@ -32,12 +32,11 @@ constexpr int sm80_raster = 8;  // token tiles
 template <class Shape, class Call>
 __device__ __forceinline__ void with_width(int n_rows, const Call& call) {
     static_assert(sm80_widths == 3);
-    if (n_rows <= sm80_rows_of_width<Shape>(0))
-        call.template operator()<0>();
-    else if (n_rows <= sm80_rows_of_width<Shape>(1))
-        call.template operator()<1>();
-    else
-        call.template operator()<2>();
+    if constexpr (Shape::first_width == 0) {
+        if (n_rows <= sm80_rows_of_width<Shape>(0)) return call.template operator()<0>();
+    }
+    if (n_rows <= sm80_rows_of_width<Shape>(1)) return call.template operator()<1>();
+    call.template operator()<2>();
 }
 
 // `tile` counts the token tiles of a launch, `item` its work items.

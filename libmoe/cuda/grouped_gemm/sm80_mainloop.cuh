@@ -100,20 +100,23 @@ class Sm80Mainloop {
                 u * sm80_code_stride<kind>, first, 64 * (first + u)};
     }
 
-    // Stage by stage. A full one has no branches, so that its blocks overlap: at least two of them.
+    // Stage by stage. With few rows a full stage has no branches, so that its blocks overlap: at
+    // least two of them. Those of many rows have enough to do in one.
     template <class Pipeline>
     __device__ __forceinline__ void run_stages(Accumulators& accum, Pipeline& pipeline) const {
+        constexpr bool overlaps = k_blocks > 1 && width < sm80_widths - 1;
 #pragma unroll 1
         for (int first = 0; first < pipeline.n_k_blocks(); first += k_blocks) {
             const int n = is_absent_ ? 0 : min(k_blocks, pipeline.n_k_blocks() - first);
-            if (n == k_blocks) {
+            const auto multiply = [&](int u) {
+                multiply_block(accum, block_of(first, u, pipeline.stage()));
+            };
+            if (overlaps && n == k_blocks) {
 #pragma unroll 2
-                for (int u = 0; u < k_blocks; ++u)
-                    multiply_block(accum, block_of(first, u, pipeline.stage()));
+                for (int u = 0; u < k_blocks; ++u) multiply(u);
             } else {
 #pragma unroll 1
-                for (int u = 0; u < n; ++u)
-                    multiply_block(accum, block_of(first, u, pipeline.stage()));
+                for (int u = 0; u < n; ++u) multiply(u);
             }
             pipeline.turn(first);
         }

@@ -26,6 +26,7 @@ struct Sm80Wide {
     static constexpr int max_k_blocks = 1;  // of 64 k, in a stage
     static constexpr int ahead = 4;
     static constexpr int blocks_per_sm = 2;
+    static constexpr int first_width = 1;
     static constexpr int min_stages = 3, max_stages = 4;
 };
 
@@ -36,6 +37,7 @@ struct Sm80Wide16 {
     static constexpr int max_k_blocks = 1;
     static constexpr int ahead = 2;
     static constexpr int blocks_per_sm = 2;
+    static constexpr int first_width = 1;
     static constexpr int min_stages = 3, max_stages = 4;
 };
 
@@ -46,6 +48,7 @@ struct Sm80Narrow {
     static constexpr int max_k_blocks = 4;
     static constexpr int ahead = 0;
     static constexpr int blocks_per_sm = 2;
+    static constexpr int first_width = 0;
     static constexpr int min_stages = 2, max_stages = 8;
 };
 
@@ -56,6 +59,7 @@ constexpr int sm80_tiles_of_block = 8;
 constexpr int sm80_row_bytes = 128;  // of a row of tokens in a k_block, 64 operands
 
 // Tiles of few rows have narrower loops and smaller stages: a quarter of all rows, half, all.
+// Shapes have those from their first_width on: each is code.
 constexpr int sm80_widths = 3;
 template <class Shape>
 constexpr int sm80_rows_of_width(int width) {
