@@ -11,8 +11,8 @@ import pathlib
 import subprocess
 import sys
 
-PACKAGES = ["torch==2.15.0", "transformers==5.24.0", "numpy", "pytest", "jsonschema"]
-OLDEST = (5, 20)  # of transformers: the first whose classes of experts the tests name
+PACKAGES = ["torch==2.15.0", "transformers==5.24.0", "numpy", "scipy", "pytest", "jsonschema"]  # scipy: Inkling
+OLDEST = (5, 24)  # of transformers: the first that has all models of the tests
 NOT_BROUGHT = 77
 # A registry that does not answer holds pip for many minutes.
 SECONDS = 1500
