@@ -15,7 +15,7 @@ struct Sm80Call {
     int64_t tile_stride;  // of packed tiles in memory
     Sm80Stages stages[sm80_widths];
     bool copies;          // input rows need no conversion and begin on 16 bytes
-    bool stores_fours;    // output rows can be written four elements at a time, rounded once
+    bool stores_fours;    // four elements of an output row at a time, rounded once
     GridRecords records;  // of weights, if they are a grid
 };
 

@@ -42,13 +42,14 @@ bool can_copy(const DeviceRows& in, moe_type operand) {
     return in.type == operand && takes_packets(in.data, in.stride);
 }
 
+// Quick activations are good for 16 bits (device/fast_activation.cuh).
 bool can_store_fours(const GemmArgs& gemm) {
     const DeviceRows& out = gemm.out;
     const bool is_activated =
         gemm.epilogue == Epilogue::gated || gemm.epilogue == Epilogue::activation;
     return reinterpret_cast<uintptr_t>(out.data) % (4 * element_size(out.type)) == 0 &&
            out.stride % 4 == 0 &&
-           (!is_activated || gemm.round_to == out.type || gemm.round_to == MOE_TYPE_NONE);
+           (!is_activated || (out.type != MOE_TYPE_F32 && gemm.round_to == out.type));
 }
 
 void launch_grouped(const DeviceFacts& device, const GemmArgs& gemm, const Sm80Kernel& kernel,

@@ -1,4 +1,5 @@
-// Fills the pipeline stages of the portable grouped GEMM: cp.async of tokens and of packed weights.
+// The pipeline of the portable grouped GEMM: Sm80Fetch fills a stage by cp.async of tokens and of
+// packed weights, Sm80Pipeline has the stages of a work item in turn.
 //
 // A stage is k_blocks of tokens, [rows][128 bytes] swizzled, then eight packed tiles of
 // Sm80Stages::tile_bytes. A k_block is 64 columns; where the input has no more columns, tokens are
@@ -211,7 +212,8 @@ class Sm80Pipeline {
     }
 
   private:
-    // For at most this many stages to be on their way.
+    // For at most this many stages to be on their way. Where there are few, so are the cases: each
+    // is instructions in the mainloop.
     __device__ __forceinline__ void wait(int pending) const {
         static_assert(Fetch::max_stages - 2 <= 6);
         if (Fetch::max_stages > 4)

@@ -113,7 +113,7 @@ struct Sm80Stages {
     int32_t all_bytes;   // n * bytes
 };
 
-// As many as fit.
+// Takes all that fit.
 template <PackedType kind, class Shape, int width>
 constexpr Sm80Stages sm80_stages(PackedType type, int32_t fit_bytes) {
     constexpr int32_t k_blocks = sm80_k_blocks<kind, Shape, width>;
@@ -133,8 +133,8 @@ struct Sm80Config {
 // The system takes so much of an SM's shared memory for every thread block.
 constexpr int32_t sm80_system_bytes = 1024;
 
-// As many thread blocks on an SM as have the shape's least stages of every width each, else one
-// with two; no blocks where two do not fit. static_bytes: of the kernel's own shared memory.
+// An SM has the most thread blocks that leave each the shape's least stages of every width, else
+// one with two; no blocks where two do not fit. static_bytes: of the kernel's own shared memory.
 template <PackedType kind, class Shape>
 constexpr Sm80Config sm80_config(const DeviceFacts& device, PackedType type, int32_t static_bytes) {
     static_assert(sm80_widths == 3);

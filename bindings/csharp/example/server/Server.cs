@@ -104,7 +104,7 @@ internal sealed class Server : IDisposable
         }
         catch (Exception error) when (error is IOException || error is ObjectDisposedException)
         {
-            // As at the end of the stream.
+            // It counts as the end of the stream.
         }
         if (tokens <= 0 && !isStopping)
             gone.Cancel();

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// What a load may add: free lists of two allocators, threads that Go keeps. A leak of 1 KiB for each request is more.
+// A load may add this: free lists of two allocators, threads that Go keeps. A leak of 1 KiB for each request is more.
 const (
 	maxGrowth  = 16 << 20
 	maxThreads = 8
