@@ -46,6 +46,22 @@ struct Sm80GridWords {
     typename Dequant::Words words;
     typename Dequant::KeptScales scales;
 };
+
+// The scales of a grid that serve the blocks before `until`. To load a record takes half as many
+// instructions as to dequantize a block.
+template <class Dequant>
+struct Sm80KeptScales {
+    typename Dequant::KeptScales scales;
+    int until = 0;
+};
+struct Sm80NothingKept {};
+template <PackedType kind, Operand operand>
+constexpr auto sm80_kept_scales() {
+    if constexpr (sm80_takes_grouped_dequant<kind> && is_grid(kind))
+        return std::type_identity<Sm80KeptScales<Sm80GroupedDequant<kind, operand>>>{};
+    else
+        return std::type_identity<Sm80NothingKept>{};
+}
 template <PackedType kind, Operand operand>
 constexpr auto sm80_block_words() {
     if constexpr (!sm80_takes_grouped_dequant<kind>)
@@ -106,11 +122,12 @@ class Sm80Mainloop {
     template <class Pipeline>
     __device__ __forceinline__ void run_stages(Accumulators& accum, Pipeline& pipeline) const {
         constexpr bool overlaps = k_blocks > 1 && width < sm80_widths - 1;
+        KeptScales kept[Shape::m_tiles];
 #pragma unroll 1
         for (int first = 0; first < pipeline.n_k_blocks(); first += k_blocks) {
             const int n = is_absent_ ? 0 : min(k_blocks, pipeline.n_k_blocks() - first);
             const auto multiply = [&](int u) {
-                multiply_block(accum, block_of(first, u, pipeline.stage()));
+                multiply_block(accum, block_of(first, u, pipeline.stage()), kept);
             };
             if (overlaps && n == k_blocks) {
 #pragma unroll 2
@@ -203,6 +220,7 @@ class Sm80Mainloop {
     // Words of a block, and the registers of two of its steps.
     static constexpr bool is_grouped = sm80_takes_grouped_dequant<kind>;
     using BlockWords = typename decltype(sm80_block_words<kind, operand>())::type;
+    using KeptScales = typename decltype(sm80_kept_scales<kind, operand>())::type;
 
     __device__ __forceinline__ BlockWords load_block(const Block& block, int m) const {
         if constexpr (!is_grouped) {
@@ -214,11 +232,8 @@ class Sm80Mainloop {
             const auto lane = static_cast<uint32_t>(Sm80Lane().id);
             using Grouped = Sm80GroupedDequant<kind, operand>;
             if constexpr (is_grid(kind)) {
-                const auto column = static_cast<int32_t>(block.k0 + 16 * (lane & 3));
-                const int32_t record =
-                    call_.records.record(column) - call_.records.record(64 * block.first);
                 BlockWords words;
-                words.scales.load(call_.records, tile + scale_offset + record, lane);
+                load_scales(block, m, words.scales);
                 words.words = Grouped::load(codes, lane);
                 return words;
             } else if constexpr (has_superblock(kind)) {
@@ -228,6 +243,35 @@ class Sm80Mainloop {
             } else {
                 return Grouped::load(codes, codes + block_code_bytes(kind, 4), lane);
             }
+        }
+    }
+
+    // Of a grid: those of the record of a block.
+    template <class Scales>
+    __device__ __forceinline__ void load_scales(const Block& block, int m, Scales& scales) const {
+        const auto lane = static_cast<uint32_t>(Sm80Lane().id);
+        const auto column = static_cast<int32_t>(block.k0 + 16 * (lane & 3));
+        const int32_t record =
+            call_.records.record(column) - call_.records.record(64 * block.first);
+        const uint32_t tile = shared_address(block.weights) + m * call_.stages[width].tile_bytes;
+        scales.load(call_.records, tile + scale_offset + record, lane);
+    }
+
+    // Blocks come in order.
+    __device__ __forceinline__ BlockWords load_block(const Block& block, int m,
+                                                     KeptScales& kept) const {
+        if constexpr (std::is_same_v<KeptScales, Sm80NothingKept>) {
+            return load_block(block, m);
+        } else {
+            const int number = block.k0 / 64;
+            if (number >= kept.until) {
+                load_scales(block, m, kept.scales);
+                kept.until = number + static_cast<int>(call_.records.blocks);
+            }
+            const uint32_t tile =
+                shared_address(block.weights) + m * call_.stages[width].tile_bytes;
+            return {Sm80GroupedDequant<kind, operand>::load(tile + block.codes, Sm80Lane().id),
+                    kept.scales};
         }
     }
 
@@ -302,10 +346,11 @@ class Sm80Mainloop {
         }
     };
 
-    __device__ __forceinline__ void multiply_block(Accumulators& accum, const Block& block) const {
+    __device__ __forceinline__ void multiply_block(Accumulators& accum, const Block& block,
+                                                   KeptScales (&kept)[Shape::m_tiles]) const {
         BlockWords words[Shape::m_tiles];
 #pragma unroll
-        for (int m = 0; m < Shape::m_tiles; ++m) words[m] = load_block(block, m);
+        for (int m = 0; m < Shape::m_tiles; ++m) words[m] = load_block(block, m, kept[m]);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             HalfBlock a;
