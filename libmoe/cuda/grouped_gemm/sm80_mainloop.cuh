@@ -15,12 +15,6 @@
 
 namespace moe::cuda {
 
-// Grids with a dequantizer that takes records at a shared address and no table.
-constexpr bool is_grouped_grid(PackedType kind) {
-    return kind == PackedType::grid_2 || kind == PackedType::grid_3 || kind == PackedType::grid_4 ||
-           kind == PackedType::grid_8 || kind == PackedType::grid_e4m3;
-}
-
 // Types whose dequantizer for Hopper's grouped GEMM needs no instruction of Hopper's and no table
 // of its own: it is quicker than values one by one.
 template <PackedType kind>
@@ -40,15 +34,17 @@ constexpr float sm80_residual_scale() {
         return residual_scale_of<kind, operand>();
 }
 
-// What a lane holds of a block: words, and of a grid the scales of their record.
-template <class Dequant>
-struct Sm80GridWords {
-    typename Dequant::Words words;
-    typename Dequant::KeptScales scales;
-};
+// What a lane holds of a block.
+template <PackedType kind, Operand operand>
+constexpr auto sm80_block_words() {
+    if constexpr (sm80_takes_grouped_dequant<kind>)
+        return std::type_identity<typename Sm80GroupedDequant<kind, operand>::Words>{};
+    else
+        return std::type_identity<typename ValueDequant<kind>::Words>{};
+}
 
-// The scales of a grid that serve the blocks before `until`. To load a record takes half as many
-// instructions as to dequantize a block.
+// What it holds of a grid besides: the scales of the blocks before `until`. To load a record is
+// half as many instructions as to dequantize a block.
 template <class Dequant>
 struct Sm80KeptScales {
     typename Dequant::KeptScales scales;
@@ -57,19 +53,10 @@ struct Sm80KeptScales {
 struct Sm80NothingKept {};
 template <PackedType kind, Operand operand>
 constexpr auto sm80_kept_scales() {
-    if constexpr (sm80_takes_grouped_dequant<kind> && is_grid(kind))
+    if constexpr (is_grouped_grid(kind))
         return std::type_identity<Sm80KeptScales<Sm80GroupedDequant<kind, operand>>>{};
     else
         return std::type_identity<Sm80NothingKept>{};
-}
-template <PackedType kind, Operand operand>
-constexpr auto sm80_block_words() {
-    if constexpr (!sm80_takes_grouped_dequant<kind>)
-        return std::type_identity<typename ValueDequant<kind>::Words>{};
-    else if constexpr (is_grid(kind))
-        return std::type_identity<Sm80GridWords<Sm80GroupedDequant<kind, operand>>>{};
-    else
-        return std::type_identity<typename GroupedDequant<kind>::Words>{};
 }
 
 template <PackedType kind, Operand operand, class Shape, int width>
@@ -222,7 +209,21 @@ class Sm80Mainloop {
     using BlockWords = typename decltype(sm80_block_words<kind, operand>())::type;
     using KeptScales = typename decltype(sm80_kept_scales<kind, operand>())::type;
 
-    __device__ __forceinline__ BlockWords load_block(const Block& block, int m) const {
+    // Of a grid, where those that are kept do not serve the block. Blocks come in order.
+    __device__ __forceinline__ void keep_scales(const Block& block, int m, uint32_t tile,
+                                                KeptScales& kept) const {
+        const int number = block.k0 / 64;
+        if (number < kept.until) return;
+        const GridRecords& records = call_.records;
+        kept.until = number + static_cast<int>(records.blocks);
+        const auto lane = static_cast<uint32_t>(Sm80Lane().id);
+        const auto column = static_cast<int32_t>(block.k0 + 16 * (lane & 3));
+        const int begin = sm80_staged_records<kind>(records, block.first, k_blocks).begin;
+        kept.scales.load(records, tile + scale_offset + records.record(column) - begin, lane);
+    }
+
+    __device__ __forceinline__ BlockWords load_block(const Block& block, int m,
+                                                     KeptScales& kept) const {
         if constexpr (!is_grouped) {
             return load_values(block, m);
         } else {
@@ -232,10 +233,8 @@ class Sm80Mainloop {
             const auto lane = static_cast<uint32_t>(Sm80Lane().id);
             using Grouped = Sm80GroupedDequant<kind, operand>;
             if constexpr (is_grid(kind)) {
-                BlockWords words;
-                load_scales(block, m, words.scales);
-                words.words = Grouped::load(codes, lane);
-                return words;
+                keep_scales(block, m, tile, kept);
+                return Grouped::load(codes, lane);
             } else if constexpr (has_superblock(kind)) {
                 typename Grouped::KeptScales scales;
                 scales.load(tile + scale_offset, lane);
@@ -246,37 +245,8 @@ class Sm80Mainloop {
         }
     }
 
-    // Of a grid: those of the record of a block.
-    template <class Scales>
-    __device__ __forceinline__ void load_scales(const Block& block, int m, Scales& scales) const {
-        const auto lane = static_cast<uint32_t>(Sm80Lane().id);
-        const auto column = static_cast<int32_t>(block.k0 + 16 * (lane & 3));
-        const int32_t record =
-            call_.records.record(column) - call_.records.record(64 * block.first);
-        const uint32_t tile = shared_address(block.weights) + m * call_.stages[width].tile_bytes;
-        scales.load(call_.records, tile + scale_offset + record, lane);
-    }
-
-    // Blocks come in order.
-    __device__ __forceinline__ BlockWords load_block(const Block& block, int m,
-                                                     KeptScales& kept) const {
-        if constexpr (std::is_same_v<KeptScales, Sm80NothingKept>) {
-            return load_block(block, m);
-        } else {
-            const int number = block.k0 / 64;
-            if (number >= kept.until) {
-                load_scales(block, m, kept.scales);
-                kept.until = number + static_cast<int>(call_.records.blocks);
-            }
-            const uint32_t tile =
-                shared_address(block.weights) + m * call_.stages[width].tile_bytes;
-            return {Sm80GroupedDequant<kind, operand>::load(tile + block.codes, Sm80Lane().id),
-                    kept.scales};
-        }
-    }
-
-    __device__ __forceinline__ void dequantize_half(const BlockWords& words, int half,
-                                                    uint32_t (&a)[2][4]) const {
+    __device__ __forceinline__ void dequantize_half(const BlockWords& words, const KeptScales& kept,
+                                                    int half, uint32_t (&a)[2][4]) const {
         if constexpr (!is_grouped) {
 #pragma unroll
             for (int j = 0; j < 2; ++j) dequantize(words, 2 * half + j, a[j]);
@@ -285,7 +255,7 @@ class Sm80Mainloop {
             static_assert(std::is_same_v<typename Grouped::Table, NoTable>);
             uint32_t all[16];  // what is not copied is not computed
             if constexpr (is_grid(kind))
-                Grouped::dequantize(words.words, words.scales, NoTable(0), all);
+                Grouped::dequantize(words, kept.scales, NoTable(0), all);
             else
                 Grouped::dequantize(words, NoTable(0), all);
 #pragma unroll
@@ -323,13 +293,15 @@ class Sm80Mainloop {
         const Sm80Mainloop& loop;
         HalfBlock a[2];
         BlockWords words[keeps_words ? Shape::m_tiles : 1];
+        KeptScales kept[Shape::m_tiles];
 
         __device__ __forceinline__ explicit Halves(const Sm80Mainloop& mainloop) : loop(mainloop) {}
         // Makes the first half, when the second of the block before is still in use.
         __device__ __forceinline__ void begin(const Block& block) {
             if constexpr (keeps_words) {
 #pragma unroll
-                for (int m = 0; m < Shape::m_tiles; ++m) words[m] = loop.load_block(block, m);
+                for (int m = 0; m < Shape::m_tiles; ++m)
+                    words[m] = loop.load_block(block, m, kept[m]);
             }
             make(block, 0);
         }
@@ -341,8 +313,8 @@ class Sm80Mainloop {
         __device__ __forceinline__ void make(const Block& block, int half) {
 #pragma unroll
             for (int m = 0; m < Shape::m_tiles; ++m)
-                loop.dequantize_half(keeps_words ? words[m] : loop.load_block(block, m), half,
-                                     a[half][m]);
+                loop.dequantize_half(keeps_words ? words[m] : loop.load_block(block, m, kept[m]),
+                                     kept[m], half, a[half][m]);
         }
     };
 
@@ -355,7 +327,7 @@ class Sm80Mainloop {
         for (int half = 0; half < 2; ++half) {
             HalfBlock a;
 #pragma unroll
-            for (int m = 0; m < Shape::m_tiles; ++m) dequantize_half(words[m], half, a[m]);
+            for (int m = 0; m < Shape::m_tiles; ++m) dequantize_half(words[m], kept[m], half, a[m]);
 #pragma unroll
             for (int i = 0; i < fragments; ++i) {
                 const uint4 b = load_tokens(block, half * fragments + i);

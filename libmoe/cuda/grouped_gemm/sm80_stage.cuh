@@ -34,6 +34,28 @@ __device__ __noinline__ void convert_tokens(DeviceRows in, const int64_t* offset
     }
 }
 
+// Grids with a dequantizer that takes records at a shared address and no table.
+constexpr bool is_grouped_grid(PackedType kind) {
+    return kind == PackedType::grid_2 || kind == PackedType::grid_3 || kind == PackedType::grid_4 ||
+           kind == PackedType::grid_8 || kind == PackedType::grid_e4m3;
+}
+
+// The records of a grid in a stage of n k_blocks from k_block `first` on: bytes from the tile on. A
+// dequantizer keeps the scales of groups that are whole k_blocks, and wants those that begin there;
+// else they are all that its columns touch.
+struct Sm80StagedRecords {
+    int begin, bytes;  // none if not positive
+};
+template <PackedType kind>
+__device__ __forceinline__ Sm80StagedRecords sm80_staged_records(const GridRecords& records,
+                                                                 int first, int n) {
+    const bool are_kept = is_grouped_grid(kind) && records.are_whole;
+    if (are_kept && records.reciprocal == 0) return {0, first == 0 ? records.record_bytes : 0};
+    const int past = are_kept ? static_cast<int>(records.blocks) - 1 : 0;
+    const int begin = records.record(64 * (first + past));
+    return {begin, records.record(64 * (first + n) - 1) + records.record_bytes - begin};
+}
+
 template <PackedType kind, Operand operand, class Shape, int width>
 class Sm80Fetch {
   public:
@@ -147,25 +169,32 @@ class Sm80Fetch {
     // The blocks of n k_blocks follow each other in memory.
     __device__ __forceinline__ void fetch_tile(const std::byte* tile, int first, int n, uint32_t to,
                                                int lane) const {
-        const PackedType type = type_of<kind>(call_.gemm.weights);
-        const int k = call_.gemm.weights.k;
-        const BlockOffset from = block_offset(type, k, int64_t{64} * first);
-        if (n == k_blocks)
-            copy<k_blocks * sm80_code_stride<kind>>(to, tile + from.codes, lane);
-        else
-            copy_rest(to, tile + from.codes, n * sm80_code_stride<kind>, lane);
-        if constexpr (has_superblock(kind)) {
-            copy<shared_scale_bytes(kind)>(to + scale_offset, tile + from.scales, lane);
-        } else if constexpr (is_grid(kind)) {
-            const int begin = call_.records.record(64 * first);
-            const int end = call_.records.record(64 * (first + n) - 1) + call_.records.record_bytes;
+        const uint32_t scales = to + scale_offset;
+        if constexpr (is_grid(kind)) {
+            const std::byte* codes =
+                tile + call_.records.front_bytes + int64_t{first} * sm80_code_stride<kind>;
+            fetch_codes(codes, n, to, lane);
             // `tile` and `to` are the lane's: 16 bytes apart, where records are copied by 8.
-            const std::byte* records = tile - 16 * lane + begin;
-            const uint32_t records_to = to - 16 * lane + scale_offset;
+            const Sm80StagedRecords of_stage = sm80_staged_records<kind>(call_.records, first, n);
+            const std::byte* records = tile - 16 * lane + of_stage.begin;
+            const uint32_t records_to = scales - 16 * lane;
+            if (8 * lane < of_stage.bytes) copy_async_8(records_to + 8 * lane, records + 8 * lane);
 #pragma unroll 1  // most stages have few records
-            for (int i = 8 * lane; i < end - begin; i += 8 * 32)
+            for (int i = 8 * lane + 8 * 32; i < of_stage.bytes; i += 8 * 32)
                 copy_async_8(records_to + i, records + i);
+        } else {
+            const BlockOffset from = block_offset(kind, call_.gemm.weights.k, int64_t{64} * first);
+            fetch_codes(tile + from.codes, n, to, lane);
+            if constexpr (has_superblock(kind))
+                copy<shared_scale_bytes(kind)>(scales, tile + from.scales, lane);
         }
+    }
+    __device__ __forceinline__ void fetch_codes(const std::byte* from, int n, uint32_t to,
+                                                int lane) const {
+        if (n == k_blocks)
+            copy<k_blocks * sm80_code_stride<kind>>(to, from, lane);
+        else
+            copy_rest(to, from, n * sm80_code_stride<kind>, lane);
     }
 
     const Sm80Call& call_;
