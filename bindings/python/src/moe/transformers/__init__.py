@@ -7,6 +7,7 @@ docs/transformers.md says what is served and what becomes of the weights.
 """
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import torch
@@ -31,8 +32,12 @@ def _fake(x: torch.Tensor, ids: torch.Tensor, expert_weights: torch.Tensor, numb
 
 
 @torch.compiler.assume_constant_result
-def _make_ready(module: Any) -> None:
-    """Under torch.compile this runs while a graph is traced, so that no weights are loaded while one runs or is recorded."""
+def _make_ready(number: int) -> None:
+    """Under torch.compile this runs while a graph is traced, so that no weights are loaded while one runs or is recorded.
+
+    Not every version of torch takes a module here: its id() is its address, and the caller holds it.
+    """
+    module = ctypes.cast(number, ctypes.py_object).value
     experts_of(module).refresh(module)
 
 
@@ -44,7 +49,7 @@ def experts_forward(self: Any, hidden_states: Any, top_k_index: Any, top_k_weigh
             'model.set_experts_implementation("eager")'
         )
     if torch.compiler.is_compiling():
-        _make_ready(self)
+        _make_ready(id(self))
     else:
         experts_of(self)
     return experts_op(hidden_states, top_k_index, top_k_weights, id(self))
