@@ -184,32 +184,32 @@ inline constexpr CpuKernelRate zen4_avx2_rates[] = {
 };
 
 inline constexpr CpuKernelRate sapphire_rapids_rates[] = {
-    {"avx512vnni_bf16_f32_gemv", 15.3, 44.1},      {"amx_bf16_bf16_gemm", 29.6, 105.1},
-    {"avx512vnni_f16_f32_gemv", 15.9, 44.1},       {"avx512vnni_f16_f32_gemm", 16.8, 59.8},
-    {"avx512vnni_q8_0_int8x2_gemv", 29.9, 140.0},  {"amx_q8_0_int8x2_gemm", 5.2, 87.5},
-    {"avx512vnni_q4_k_int8x2_gemv", 9.3, 140.0},   {"amx_q4_k_int8x2_gemm", 6.9, 87.5},
-    {"avx512vnni_q6_k_int8x2_gemv", 15.6, 140.0},  {"avx512vnni_q6_k_int8x2_gemm", 4.7, 70.6},
-    {"avx512vnni_q5_k_int8x2_gemv", 11.1, 140.0},  {"amx_q5_k_int8x2_gemm", 4.2, 87.5},
-    {"avx512vnni_q4_0_int8x2_gemv", 10.2, 140.0},  {"amx_q4_0_int8x2_gemm", 3.2, 87.5},
-    {"avx512vnni_mxfp4_int8x2_gemv", 14.1, 140.0}, {"amx_mxfp4_int8x2_gemm", 5.9, 87.5},
-    {"avx512vnni_nvfp4_int8x2_gemv", 14.6, 140.0}, {"avx512vnni_nvfp4_int8x2_gemm", 5.5, 70.6},
-    {"avx512vnni_iq4_xs_int8x2_gemv", 9.8, 140.0}, {"amx_iq4_xs_int8x2_gemm", 4.3, 87.5},
-    {"avx512vnni_iq2_xs_int8x2_gemv", 2.8, 140.0}, {"avx512vnni_iq2_xs_int8x2_gemm", 2.9, 70.6},
-    {"avx512vnni_e4m3_f32_gemv", 11.0, 44.1},      {"amx_e4m3_bf16_gemm", 6.1, 105.1},
-    {"avx512vnni_int4_int8x2_gemv", 18.1, 140.0},  {"amx_int4_int8x2_gemm", 3.6, 87.5},
-    {"avx512vnni_kbit2_int8x2_gemv", 4.3, 140.0},  {"amx_kbit2_bf16_gemm", 1.7, 105.1},
-    {"avx512vnni_kbit3_int8x2_gemv", 6.5, 140.0},  {"amx_kbit3_bf16_gemm", 2.1, 105.1},
-    {"avx512vnni_kbit4_int8x2_gemv", 13.0, 140.0}, {"amx_kbit4_bf16_gemm", 3.1, 105.1},
-    {"avx512vnni_kbit5_int8x2_gemv", 10.4, 140.0}, {"amx_kbit5_bf16_gemm", 3.8, 105.1},
-    {"avx512vnni_q8_0_int8_gemv", 41.7, 292.6},    {"amx_q8_0_int8_gemm", 11.0, 137.5},
-    {"avx512vnni_q4_k_int8_gemv", 11.4, 292.6},    {"amx_q4_k_int8_gemm", 8.2, 137.5},
-    {"avx512vnni_q6_k_int8_gemv", 43.3, 292.6},    {"avx512vnni_q6_k_int8_gemm", 3.3, 152.1},
-    {"avx512vnni_mxfp4_int8_gemv", 37.5, 292.6},   {"amx_mxfp4_int8_gemm", 10.3, 137.5},
-    {"avx512vnni_nvfp4_int8_gemv", 41.2, 292.6},   {"avx512vnni_nvfp4_int8_gemm", 12.0, 152.1},
+    {"avx512vnni_bf16_bf16_gemv", 35.7, 147.4},     {"amx_bf16_bf16_gemm", 19.3, 98.0},
+    {"avx512vnni_f16_f32_gemv", 37.6, 75.3},        {"avx512vnni_f16_f32_gemm", 17.0, 60.5},
+    {"avx512vnni_q8_0_int8x2_gemv", 32.9, 276.7},   {"amx_q8_0_int8x2_gemm", 3.9, 100.9},
+    {"avx512vnni_q4_k_int8x2_gemv", 11.2, 276.7},   {"amx_q4_k_int8x2_gemm", 1.9, 100.9},
+    {"avx512vnni_q6_k_int8x2_gemv", 18.9, 276.7},   {"avx512vnni_q6_k_int8x2_gemm", 5.8, 75.1},
+    {"avx512vnni_q5_k_int8x2_gemv", 16.0, 276.7},   {"amx_q5_k_int8x2_gemm", 5.1, 100.9},
+    {"avx512vnni_q4_0_int8x2_gemv", 11.7, 276.7},   {"amx_q4_0_int8x2_gemm", 3.9, 100.9},
+    {"avx512vnni_mxfp4_int8x2_gemv", 36.8, 276.7},  {"amx_mxfp4_int8x2_gemm", 4.4, 100.9},
+    {"avx512vnni_nvfp4_int8x2_gemv", 28.8, 276.7},  {"avx512vnni_nvfp4_int8x2_gemm", 4.2, 75.1},
+    {"avx512vnni_iq4_xs_int8x2_gemv", 10.7, 276.7}, {"amx_iq4_xs_int8x2_gemm", 7.5, 100.9},
+    {"avx512vnni_iq2_xs_int8x2_gemv", 2.4, 276.7},  {"avx512vnni_iq2_xs_int8x2_gemm", 3.1, 75.1},
+    {"avx512vnni_e4m3_bf16_gemv", 36.8, 147.4},     {"amx_e4m3_bf16_gemm", 4.8, 98.0},
+    {"avx512vnni_int4_int8x2_gemv", 8.3, 276.7},    {"amx_int4_int8x2_gemm", 1.2, 100.9},
+    {"avx512vnni_kbit2_int8x2_gemv", 3.0, 276.7},   {"amx_kbit2_bf16_gemm", 2.0, 98.0},
+    {"avx512vnni_kbit3_int8x2_gemv", 4.8, 276.7},   {"amx_kbit3_bf16_gemm", 5.6, 98.0},
+    {"avx512vnni_kbit4_int8x2_gemv", 10.5, 276.7},  {"amx_kbit4_bf16_gemm", 4.3, 98.0},
+    {"avx512vnni_kbit5_int8x2_gemv", 10.9, 276.7},  {"amx_kbit5_bf16_gemm", 5.6, 98.0},
+    {"avx512vnni_q8_0_int8_gemv", 36.4, 221.8},     {"amx_q8_0_int8_gemm", 19.3, 129.4},
+    {"avx512vnni_q4_k_int8_gemv", 10.8, 221.8},     {"amx_q4_k_int8_gemm", 5.5, 129.4},
+    {"avx512vnni_q6_k_int8_gemv", 36.8, 221.8},     {"avx512vnni_q6_k_int8_gemm", 7.0, 111.3},
+    {"avx512vnni_mxfp4_int8_gemv", 29.5, 221.8},    {"amx_mxfp4_int8_gemm", 4.1, 129.4},
+    {"avx512vnni_nvfp4_int8_gemv", 24.7, 221.8},    {"avx512vnni_nvfp4_int8_gemm", 8.8, 111.3},
 };
 
 inline constexpr CpuReadRate zen4_reads[] = {{1, 30.6}, {2, 36.4}};
-inline constexpr CpuReadRate sapphire_rapids_reads[] = {{16, 125.4}};
+inline constexpr CpuReadRate sapphire_rapids_reads[] = {{16, 101.2}};
 
 // The best instruction set first.
 inline constexpr CpuRates all_cpu_rates[] = {
