@@ -36,7 +36,8 @@ NOT_MEASURED = (
     ("shapes: L off the grid of 64", "all", "1.15 x the next size on it", "no case"),
     ("memory", "all", "packed bytes 1.02 x the format's own + 1 MB; load peak one expert more", "the benchmark records none"),
     ("load", "all", "70% of the slower of file read and copy to the device", "no result file; [load.md](notes/load.md) has figures"),
-    ("CPU, T = 1 to 512, and inside llama.cpp", "all", "faster than ggml and ik_llama.cpp", "no result file"),
+    ("CPU, T = 1 to 512", "all", "faster than ik_llama.cpp", "it was not there; beside ggml: [performance](../docs/performance.md#on-the-cpu)"),
+    ("inside llama.cpp, experts on the CPU", "all", "faster than stock", "no result file; [llama.cpp](../docs/llama_cpp.md#speed) has figures"),
 )
 MOST_FAILURES = 8  # by name
 
@@ -99,7 +100,7 @@ def skewed_rows(document):
 
 
 def not_measured(documents, lists):
-    """Rows of goals: those of a list as long as it has no result file."""
+    """Rows of goals: those of a list as long as it has no result file of any card."""
     yield from NOT_MEASURED
     for name, about in LISTS.items():
         if name not in lists:
@@ -197,14 +198,16 @@ def other_card_block(document, lists=None, beside=()):
     return "\n".join(lines) + "\n"
 
 
-def block(document, skew=None, peers=None, outside=None, lists=None):
+def block(document, skew=None, peers=None, outside=None, lists=None, elsewhere=None):
+    """lists: results of lists on this card; elsewhere: those on another one."""
     run, goals, lists = Run(document, RESULTS), all_goals(), lists or {}
+    everywhere = {**(elsewhere or {}), **lists}
     others = [r for r in [*(peers or {"results": []})["results"], *(outside or {"results": []})["results"]] if r["peer"] != "libmoe"]
     lines = [f"{heading(document, RESULTS)}{summary(run, goals)}", dense_sentence(document, outside), "", *regimes_table(run, goals)]
     lines += skewed_rows(skew)
     lines += ["", "Peers that were measured in runs of their own, on the same kind of card:", "", *peers_table(run, others)]
     lines += list_tables(lists, "h200")
-    lines += ["", "Goals without a result:", "", *not_measured_table([document, *lists.values()], lists)]
+    lines += ["", "Goals without a result:", "", *not_measured_table([document, *everywhere.values()], everywhere)]
     for n_tokens in (1, 2):
         lines += ["", *small_batch_table(run, n_tokens)]
     return "\n".join(lines) + "\n"
@@ -226,7 +229,8 @@ def read_lists(root, card):
 def main():
     root = pathlib.Path(sys.argv[1])
     document = json.loads((root / RESULTS).read_text())
-    made = block(document, *(read_if_there(root / name) for name in (SKEW, PEERS, OUTSIDE)), read_lists(root, "h200"))
+    made = block(document, *(read_if_there(root / name) for name in (SKEW, PEERS, OUTSIDE)), read_lists(root, "h200"),
+                 read_lists(root, "h100"))
     marked_block.put(root / PAGE, MARKS, made, RESULTS, "--write" in sys.argv[2:])
     if other := read_if_there(root / OTHER_CARD):
         beside = [(document, *one) for one in SAME_RUNS if (document := read_if_there(root / one[0]))]

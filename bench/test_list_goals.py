@@ -181,7 +181,7 @@ class Page(unittest.TestCase):
         self.assertIn("**Formats and mixes.** a device of this test, commit 0123abc, 2000-01-01: [results](results/formats-h200.json). "
                       "Of 1 cases 1 have a goal, and 1 meet all of theirs.", mine)
         self.assertIn(HEADS + "| T = 1 | GGUF | 1.3 x floor + b | 1 | 1 | 0.80 | `a/q6_k/ids/T1/uniform` 0.80 |", mine)
-        self.assertIn("| fp16 activations |", mine)
+        self.assertNotIn("| fp16 activations |", mine)
         self.assertIn("(results/fp16-h100.json)", other)
         self.assertNotIn("**Formats", other)
 
