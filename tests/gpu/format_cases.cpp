@@ -3,6 +3,7 @@
 #include <cstring>
 #include <functional>
 #include <span>
+#include <string_view>
 
 #include "compare.hpp"
 #include "families.hpp"
@@ -57,12 +58,22 @@ void add_formats(CaseList& list) {
             }
 }
 
+// Shapes that have whole groups of the format.
+std::span<const Shape> shapes_of(const char* format) {
+    static constexpr Shape in_most[] = {{128, 64}, {256, 192}, {512, 768}, {2048, 512}};
+    static constexpr Shape in_96[] = {{192, 96}, {384, 288}};
+    static constexpr Shape in_192[] = {{192, 192}, {1536, 960}};
+    static constexpr Shape in_512[] = {{512, 512}, {1536, 1024}};
+    const std::string_view name = format;
+    if (name == "int4_96") return in_96;
+    if (name == "int4_192") return in_192;
+    if (name == "int4_512") return in_512;
+    return in_most;
+}
+
 void add_unnamed(CaseList& list) {
-    constexpr Shape in_any_group[] = {{128, 64}, {256, 192}, {512, 768}, {2048, 512}};
-    constexpr Shape in_96[] = {{192, 96}, {384, 288}};
     for (const char* format : unnamed_formats())
-        for (const Shape& shape :
-             std::strcmp(format, "int4_96") ? std::span<const Shape>(in_any_group) : in_96)
+        for (const Shape& shape : shapes_of(format))
             for (const Numbers& numbers : {bf16, f16, f32})
                 list.add(text("grid/%s/h%d_i%d/%s", format, shape.hidden, shape.intermediate,
                               numbers.name),
