@@ -26,15 +26,6 @@ def on_gpu(config, dtype=torch.float32):
     return model_of(config, dtype).cuda()
 
 
-@pytest.fixture
-def exact_products():
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    yield
-    torch.set_float32_matmul_precision(before)
-
-
-@pytest.mark.usefixtures("exact_products")
 @pytest.mark.parametrize("name", MODELS)
 def test_float32(name):
     model = on_gpu(config_of(name))

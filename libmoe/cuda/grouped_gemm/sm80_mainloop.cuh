@@ -34,7 +34,7 @@ constexpr float sm80_residual_scale() {
         return residual_scale_of<kind, operand>();
 }
 
-// What a lane holds of a block.
+// A lane holds these of a block.
 template <PackedType kind, Operand operand>
 constexpr auto sm80_block_words() {
     if constexpr (sm80_takes_grouped_dequant<kind>)
@@ -43,8 +43,8 @@ constexpr auto sm80_block_words() {
         return std::type_identity<typename ValueDequant<kind>::Words>{};
 }
 
-// What it holds of a grid besides: the scales of the blocks before `until`. To load a record is
-// half as many instructions as to dequantize a block.
+// A lane keeps these of a grid besides: the scales of the blocks before `until`. Loading a record
+// takes half as many instructions as dequantizing a block.
 template <class Dequant>
 struct Sm80KeptScales {
     typename Dequant::KeptScales scales;
@@ -209,7 +209,8 @@ class Sm80Mainloop {
     using BlockWords = typename decltype(sm80_block_words<kind, operand>())::type;
     using KeptScales = typename decltype(sm80_kept_scales<kind, operand>())::type;
 
-    // Of a grid, where those that are kept do not serve the block. Blocks come in order.
+    // Loads the scales of a grid where those that are kept do not serve the block. Blocks come in
+    // order.
     __device__ __forceinline__ void keep_scales(const Block& block, int m, uint32_t tile,
                                                 KeptScales& kept) const {
         const int number = block.k0 / 64;
