@@ -108,7 +108,7 @@ __device__ uint32_t ggml_scale_word(PackedType type, int at, uint32_t random) {
                                                       << 16;
 }
 
-// The front of a grid's tile: records of 16 scales, then zero points of any value.
+// The front of a grid's unit: records of 16 scales, then zero points of any value.
 __device__ uint32_t grid_word(PackedType type, int at, uint32_t random) {
     const bool is_scale = at % grid_record_bytes(type) < 16 * grid_scale_bytes(type);
     if (!is_scale) return random;
@@ -153,19 +153,20 @@ __global__ void fill_matrix(std::byte* data, PackedType type, int64_t n_tiles_al
                             int64_t tiles_per_expert, int64_t expert_stride, uint32_t seed) {
     const int64_t tile_size = tile_bytes(type, k), words = tile_size / 4;
     const int64_t total = n_tiles_all * words;
-    const int64_t front = tile_front_bytes(type, k);
-    // Codes and scales alternate with each block or superblock.
-    const int32_t blocks = has_superblock(type) ? 4 : 1;
-    const int32_t block_size = blocks * block_bytes(type, 4);
-    const int32_t codes = blocks * block_code_bytes(type, 4);
+    // Codes and scales alternate with each block or superblock, or unit of a grid, which begins
+    // with its records.
+    const int32_t blocks = has_superblock(type) ? 4 : is_grid(type) ? grid_unit_blocks(type) : 1;
+    const int32_t front = is_grid(type) ? grid_front_bytes(type) : 0;
+    const int32_t block_size = front + blocks * block_bytes(type, 4);
+    const int32_t codes = front + blocks * block_code_bytes(type, 4);
     for (int64_t i = static_cast<int64_t>(blockIdx.x) * n_threads + threadIdx.x; i < total;
          i += static_cast<int64_t>(gridDim.x) * n_threads) {
         const int64_t tile = i / words, byte = i % words * 4;
-        const auto in_block = static_cast<int32_t>((byte - front) % block_size);
+        const auto in_block = static_cast<int32_t>(byte % block_size);
         std::byte* to = data + tile / tiles_per_expert * expert_stride +
                         tile % tiles_per_expert * tile_size + byte;
         *reinterpret_cast<uint32_t*>(to) =
-            byte < front       ? grid_word(type, static_cast<int>(byte), random_word(i, ~seed))
+            in_block < front   ? grid_word(type, in_block, random_word(i, ~seed))
             : in_block < codes ? code_word(type, i, seed)
                                : scale_word(type, i, in_block - codes, seed);
     }

@@ -37,10 +37,11 @@ MOE_HOST_DEVICE inline int32_t grid_zero(PackedType type, const std::byte* recor
     return stored + (rule == GridZero::packed_minus_one ? 1 : 0);
 }
 
-// The factor of one row (0 to 15) of a tile and one column of the matrix.
-MOE_HOST_DEVICE inline GridFactor grid_factor(PackedType type, const std::byte* tile, int32_t row,
-                                              int64_t column) {
-    const std::byte* record = tile + grid_record(type, column);
+// The factor of one row (0 to 15) of a tile and one column of a block, whose unit's records begin
+// at `records`.
+MOE_HOST_DEVICE inline GridFactor grid_factor(PackedType type, const std::byte* records,
+                                              int32_t row, int32_t column_of_block) {
+    const std::byte* record = records + grid_record(type, column_of_block);
     return {grid_scale(type, record, 2 * (row % 8) + row / 8), grid_zero(type, record, row)};
 }
 

@@ -75,53 +75,77 @@ MOE_HOST_DEVICE constexpr int64_t padded_columns(int64_t k) {
     return (k + 63) / 64 * 64;
 }
 
-// --- grids: a tile begins with a record for each group of columns. A record has the scales of the
-// 16 rows as they came, that of row g + 8 h at 2 g + h. Then follow the zero points as they came,
-// if there are any: those of codes of up to four bits have row g in the low nibble of byte g and
-// row g + 8 in the high one, others a byte at 2 g + h.
+// --- grids: records of scales and zero points stand before the blocks that they serve. A record
+// has the scales of the 16 rows as they came, that of row g + 8 h at 2 g + h. Then follow the zero
+// points as they came, if there are any: those of codes of up to four bits have row g in the low
+// nibble of byte g and row g + 8 in the high one, others a byte at 2 g + h.
+//
+// A unit is the records of some columns, then the blocks of these columns, so that one copy brings
+// both. The last unit of a tile may have fewer blocks.
 
 MOE_HOST_DEVICE constexpr int32_t grid_record_bytes(PackedType type) {
     const int32_t zeros = code_bits(type) <= 4 ? 8 : 16;
     return 16 * grid_scale_bytes(type) + (grid_zero_of(type) == GridZero::middle ? 0 : zeros);
 }
-// Where the record of a column is, in bytes from the tile. Columns fit 32 bits, and GPUs have no
-// quick division of 64.
-MOE_HOST_DEVICE constexpr int64_t grid_record(PackedType type, int64_t column) {
-    const auto group = static_cast<uint32_t>(grid_group(type));
-    const uint32_t number = group == 0 ? 0 : static_cast<uint32_t>(column) / group;
-    return int64_t{number} * grid_record_bytes(type);
+// Columns of a record: the largest power of two that divides the group. So a group of 96 columns
+// has three records that are alike. A row has a record so often that those behind the first are at
+// most a 64th of its bytes.
+MOE_HOST_DEVICE constexpr int32_t grid_record_columns(PackedType type) {
+    const int32_t group = grid_group(type);
+    if (group != 0) return group & -group;
+    int32_t blocks = 4;
+    while (blocks * block_code_bytes(type, 4) < 64 * grid_record_bytes(type)) blocks *= 2;
+    return 64 * blocks;
+}
+MOE_HOST_DEVICE constexpr int32_t grid_unit_blocks(PackedType type) {
+    const int32_t columns = grid_record_columns(type);
+    return columns <= 64 ? 1 : columns / 64;
+}
+// Bytes of a unit before its first block, whose codes begin on what a lane loads at once.
+MOE_HOST_DEVICE constexpr int32_t grid_front_bytes(PackedType type) {
+    const int32_t columns = grid_record_columns(type);
+    const int32_t records = (columns < 64 ? 64 / columns : 1) * grid_record_bytes(type);
+    const int32_t alignment = code_bits(type) <= 3 ? 8 : 16;
+    return (records + alignment - 1) / alignment * alignment;
+}
+// From the first record of a block's unit to the record of a column of the block.
+MOE_HOST_DEVICE constexpr int32_t grid_record(PackedType type, int32_t column_of_block) {
+    if (grid_group(type) % 64 == 0) return 0;
+    return column_of_block / grid_record_columns(type) * grid_record_bytes(type);
 }
 
-// Bytes before the first block of a tile.
-MOE_HOST_DEVICE constexpr int64_t tile_front_bytes(PackedType type, int64_t k) {
-    if (!is_grid(type)) return 0;
-    const int64_t last = grid_record(type, padded_columns(k) - 1);
-    return (last + grid_record_bytes(type) + 15) / 16 * 16;
-}
-
-// Bytes of one tile: 16 rows of all k. Codes and scales of a block begin on multiples of 16 bytes.
+// Bytes of one tile: 16 rows of all k, a multiple of 16. Codes of a block begin on multiples of 16
+// bytes; those of a grid of up to three bits on multiples of 8.
 MOE_HOST_DEVICE constexpr int64_t tile_bytes(PackedType type, int64_t k) {
-    return tile_front_bytes(type, k) + padded_columns(k) / 64 * block_bytes(type, 4);
+    const int64_t blocks = padded_columns(k) / 64, bytes = blocks * block_bytes(type, 4);
+    if (!is_grid(type)) return bytes;
+    const auto per_unit = static_cast<uint32_t>(grid_unit_blocks(type));
+    const int64_t units = (static_cast<uint32_t>(blocks) + per_unit - 1) / per_unit;
+    return (bytes + units * grid_front_bytes(type) + 15) / 16 * 16;
 }
 
-constexpr int64_t any_k = 16;  // for types whose offsets do not depend on k: all but grids
-
-// Where the block that begins at k0 of k columns has its codes and scales, in bytes from its tile.
-// Types with superblock scales keep 256 k together: the codes of four blocks, then the superblock
-// scales of 16 rows, which all four blocks share. The scales of a grid are at the front of the
-// tile.
+// Where the block that begins at column k0 has its codes and scales, in bytes from its tile. Types
+// with superblock scales keep 256 k together: the codes of four blocks, then the superblock scales
+// of 16 rows, which all four blocks share. The scales of a grid are the records of its unit.
 struct BlockOffset {
     int64_t codes;
     int64_t scales;
 };
-MOE_HOST_DEVICE constexpr BlockOffset block_offset(PackedType type, int64_t k, int64_t k0) {
+MOE_HOST_DEVICE constexpr BlockOffset block_offset(PackedType type, int64_t k0) {
     if (has_superblock(type)) {
         const int64_t codes = block_code_bytes(type, 4);
         const int64_t first = k0 / 256 * (4 * codes + 16 * ggml_scale_bytes(type));
         return {first + k0 % 256 / 64 * codes, first + 4 * codes};
     }
-    const int64_t codes = tile_front_bytes(type, k) + k0 / 64 * block_bytes(type, 4);
-    return {codes, is_grid(type) ? 0 : codes + block_code_bytes(type, 4)};
+    const auto block = static_cast<uint32_t>(k0) / 64;  // GPUs have no quick division of 64 bits
+    if (is_grid(type)) {
+        const auto per_unit = static_cast<uint32_t>(grid_unit_blocks(type));
+        const uint32_t unit = block / per_unit;
+        const int64_t codes = block_code_bytes(type, 4), front = grid_front_bytes(type);
+        return {block * codes + (unit + 1) * front, unit * (per_unit * codes + front)};
+    }
+    const int64_t codes = int64_t{block} * block_bytes(type, 4);
+    return {codes, codes + block_code_bytes(type, 4)};
 }
 
 // Bytes of the scales that a block of four steps needs: superblock scales count whole.

@@ -92,7 +92,7 @@ enum class ScaleScheme : int8_t {
     f32_of_8_rows,    // float32 for 8 rows and 32 columns
     ggml_block,       // ggml's bytes of a row and 32 columns (ggml_scales.hpp)
     ggml_superblock,  // ggml's bytes of a row and 256 columns
-    grid,             // a record per group at the beginning of a tile (GridNumbers)
+    grid,             // records before the blocks that they serve (GridNumbers)
 };
 
 struct PackedTraits {
@@ -150,16 +150,16 @@ constexpr auto make_packed_traits() {
         {T::q5_0,          "q5_0",          C::integer,  5,  turns, false, S::ggml_block,      32,   2,  32, 1},
         {T::q4_1,          "q4_1",          C::integer,  4,  turns, false, S::ggml_block,      32,   4,  32, 1},
         {T::q5_1,          "q5_1",          C::integer,  5,  turns, false, S::ggml_block,      32,   4,  32, 1},
-        {T::grid_e4m3,     "grid_e4m3",     C::e4m3,     8,  turns, false, S::grid,             0,   0,  16, 1},
-        {T::grid_1,        "grid_1",        C::integer,  1,  turns, false, S::grid,             0,   0,  32, 1},
-        {T::grid_2,        "grid_2",        C::integer,  2,  turns, false, S::grid,             0,   0,  32, 1},
-        {T::grid_3,        "grid_3",        C::integer,  3,  turns, false, S::grid,             0,   0,  32, 1},
-        {T::grid_4,        "grid_4",        C::integer,  4,  turns, false, S::grid,             0,   0,  32, 1},
-        {T::grid_5,        "grid_5",        C::integer,  5,  turns, false, S::grid,             0,   0,  32, 1},
-        {T::grid_6,        "grid_6",        C::integer,  6,  turns, false, S::grid,             0,   0,  32, 1},
-        {T::grid_7,        "grid_7",        C::integer,  7,  turns, false, S::grid,             0,   0,  32, 1},
-        {T::grid_8,        "grid_8",        C::integer,  8,  turns, false, S::grid,             0,   0,  16, 1},
-        {T::grid_codebook, "grid_codebook", C::codebook, 4,  turns, false, S::grid,             0,   0,  32, 1},
+        {T::grid_e4m3,     "grid_e4m3",     C::e4m3,     8,  turns, false, S::grid,             0,   0,  16, 2},
+        {T::grid_1,        "grid_1",        C::integer,  1,  turns, false, S::grid,             0,   0,  32, 2},
+        {T::grid_2,        "grid_2",        C::integer,  2,  turns, false, S::grid,             0,   0,  32, 2},
+        {T::grid_3,        "grid_3",        C::integer,  3,  turns, false, S::grid,             0,   0,  32, 2},
+        {T::grid_4,        "grid_4",        C::integer,  4,  turns, false, S::grid,             0,   0,  32, 2},
+        {T::grid_5,        "grid_5",        C::integer,  5,  turns, false, S::grid,             0,   0,  32, 2},
+        {T::grid_6,        "grid_6",        C::integer,  6,  turns, false, S::grid,             0,   0,  32, 2},
+        {T::grid_7,        "grid_7",        C::integer,  7,  turns, false, S::grid,             0,   0,  32, 2},
+        {T::grid_8,        "grid_8",        C::integer,  8,  turns, false, S::grid,             0,   0,  16, 2},
+        {T::grid_codebook, "grid_codebook", C::codebook, 4,  turns, false, S::grid,             0,   0,  32, 2},
     });
     // clang-format on
 }
@@ -469,7 +469,7 @@ MOE_HOST_DEVICE constexpr int32_t ggml_scale_bytes(PackedType type) {
 #endif
 }
 // Bytes of the scales of a block of n steps, 16 rows x 16 n columns; those of a superblock count by
-// their share of its 256 columns. Those of a grid are at the beginning of its tile.
+// their share of its 256 columns. Those of a grid stand before its blocks.
 MOE_HOST_DEVICE constexpr int32_t block_scale_bytes(PackedType type, int32_t n) {
 #if defined(__CUDA_ARCH__)
     return device::block_scale_bytes(type, n);

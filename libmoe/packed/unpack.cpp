@@ -99,13 +99,16 @@ struct Block {
 // The blocks of a tile one after the other, each where the one before ended.
 class Blocks {
   public:
-    Blocks(PackedType type, int64_t k)
-        : traits_(traits(type)), k_(k), end_(grid_records_bytes(type, k)) {}
+    Blocks(PackedType type, int64_t k) : traits_(traits(type)), grid_(grid_numbers(type)), k_(k) {}
 
     bool next(Block& block) {
         if (at_ >= k_) return false;
         const int64_t codes = int64_t{32} * 4 * traits_.bits;
-        block = {at_, end_, 0};
+        if (traits_.scales == ScaleScheme::grid && at_ % unit_columns() == 0) {
+            records_ = end_;
+            end_ += round_up(record_bytes(), traits_.bits < 4 ? 8 : 16);
+        }
+        block = {at_, end_, records_};
         if (traits_.scales == ScaleScheme::ggml_superblock) {
             block.scales = end_ + codes * (4 - at_ / 64 % 4);
             end_ += codes + (at_ / 64 % 4 == 3 ? 16 * traits_.record_bytes : 0);
@@ -119,19 +122,31 @@ class Blocks {
         return true;
     }
     // The bytes of the tile, once there is no next block.
-    int64_t bytes() const { return end_; }
+    int64_t bytes() const { return round_up(end_, 16); }
 
   private:
-    static int64_t grid_records_bytes(PackedType type, int64_t k) {
-        if (traits(type).scales != ScaleScheme::grid) return 0;
-        const GridNumbers grid = grid_numbers(type);
-        const int64_t padded = (k + 63) / 64 * 64;
-        const int64_t groups = grid.group == 0 ? 1 : (padded + grid.group - 1) / grid.group;
-        const int64_t zeros = grid.zero == GridZero::middle ? 0 : traits(type).bits <= 4 ? 8 : 16;
-        const int64_t scale = grid.scale == GridScale::f32                                    ? 4
-                              : grid.scale == GridScale::f16 || grid.scale == GridScale::bf16 ? 2
-                                                                                              : 1;
-        return (groups * (16 * scale + zeros) + 15) / 16 * 16;
+    static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+    // Of a grid: the columns of a unit and the bytes of its records. A row has a record for every
+    // 256 columns or more, so that 64 records are no more than the codes of their columns.
+    int64_t unit_columns() const {
+        int64_t columns = 64;
+        if (grid_.group != 0) {
+            while (grid_.group % (2 * columns) == 0) columns *= 2;
+            return columns;
+        }
+        columns = 256;
+        while (2 * columns * traits_.bits < 64 * record_bytes()) columns *= 2;
+        return columns;
+    }
+    int64_t record_bytes() const {
+        const int64_t zeros = grid_.zero == GridZero::middle ? 0 : traits_.bits <= 4 ? 8 : 16;
+        const int64_t scale = grid_.scale == GridScale::f32    ? 4
+                              : grid_.scale == GridScale::f16  ? 2
+                              : grid_.scale == GridScale::bf16 ? 2
+                                                               : 1;
+        const int64_t records = grid_.group % 64 == 0 ? 1 : grid_.group % 32 == 0 ? 2 : 4;
+        return records * (16 * scale + zeros);
     }
     int64_t scale_bytes() const {
         if (traits_.scales == ScaleScheme::none) return 0;
@@ -140,7 +155,8 @@ class Blocks {
     }
 
     const PackedTraits& traits_;
-    int64_t k_, end_, at_ = 0;
+    GridNumbers grid_;
+    int64_t k_, end_ = 0, at_ = 0, records_ = 0;
 };
 
 struct Matrix32 {

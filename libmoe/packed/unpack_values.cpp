@@ -241,10 +241,12 @@ int32_t grid_zero_at(const PackedScales& scales, const std::byte* record, int32_
 
 float grid_value_of(const PackedScales& scales, int32_t row, int32_t column, uint32_t code) {
     const GridNumbers& grid = scales.grid;
-    const int64_t k = scales.k0 + column;
     const int32_t zeros = grid.zero == GridZero::middle ? 0 : scales.traits.bits <= 4 ? 8 : 16;
-    const int64_t group = grid.group == 0 ? 0 : k / grid.group;
-    const std::byte* record = scales.records + group * (16 * grid_scale_size(grid.scale) + zeros);
+    const int32_t in_block = grid.group % 64 == 0   ? 0
+                             : grid.group % 32 == 0 ? column / 32
+                                                    : column / 16;
+    const std::byte* record =
+        scales.records + in_block * (16 * grid_scale_size(grid.scale) + zeros);
     const float scale = grid_scale_at(grid.scale, record, 2 * (row % 8) + row / 8);
     if (scales.traits.codes == CodeKind::e4m3) return e4m3(code) * scale;
     if (scales.traits.codes == CodeKind::codebook) return scales.tables.codebook[code] * scale;

@@ -49,7 +49,7 @@ class Packer {
     // The last block of a matrix may have fewer columns than 64: the rest is zeros, as the memory
     // is.
     void pack_block(int64_t row, int64_t k0, int64_t n_columns, std::byte* tile) {
-        const BlockOffset offset = block_offset(job_.type, job_.source.columns, k0);
+        const BlockOffset offset = block_offset(job_.type, k0);
         const auto n = static_cast<int32_t>(n_columns);
         Code(*const codes)[block_columns] = grid_.at + job_.first_row();
         if (read_ && n < block_columns) grid_ = {};

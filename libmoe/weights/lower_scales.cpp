@@ -215,15 +215,15 @@ void lower_affine(const Row& row) {
     }
 }
 
-// The groups that begin in the block.
+// The records that begin in the block: a group may have several.
 void lower_grid(const Row& row) {
     const Matrix& matrix = row.source.matrix;
     const GridParts& parts = *matrix.traits->parts;
     const PackedType type = row.source.type;
-    const int32_t group = grid_group(type), offset = scale_offset(row.tile_row, 0, 1);
+    const int32_t columns = grid_record_columns(type), offset = scale_offset(row.tile_row, 0, 1);
     for (int64_t k = row.column; k < row.column + row.n_columns; k += 16) {
-        if (group ? k % group != 0 : k != 0) continue;
-        std::byte* record = row.scales + grid_record(type, k);
+        if (k % columns != 0) continue;
+        std::byte* record = row.scales + grid_record(type, static_cast<int32_t>(k - row.column));
         parts.scale(matrix, row.row, k, record + offset * grid_scale_bytes(type));
         if (std::isnan(grid_scale(type, record, offset))) fail_nan(row.source, row.row, k);
         if (grid_zero_of(type) == GridZero::middle) continue;

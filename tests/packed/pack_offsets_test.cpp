@@ -318,8 +318,8 @@ TEST(PackScales, Fp8GroupsRepeatPerEightRowsAnd32Columns) {
     const auto quad = [&](const Matrix& matrix, int64_t tile, int64_t k0) {
         const Packed got = packed(matrix);
         std::array<float, 4> four{};
-        const auto at = tile * tile_bytes(got.type, matrix.columns) +
-                        block_offset(got.type, matrix.columns, k0).scales;
+        const auto at =
+            tile * tile_bytes(got.type, matrix.columns) + block_offset(got.type, k0).scales;
         std::memcpy(four.data(), got.bytes.data() + at, 16);
         return four;
     };

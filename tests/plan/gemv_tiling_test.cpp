@@ -157,9 +157,11 @@ int32_t max_slots_of_block(const GemvProblem& call, const GemvTiling& tiling) {
 // The pipeline is the last region of the block's shared memory and fits into it.
 void expect_smem_fits(const GemvTiling& tiling, PackedType type) {
     const GemvSmemLayout& s = tiling.shared;
-    const int32_t records = cuda::staged_record_bytes(type, 64 * tiling.k_block_splits);
-    const int32_t pipeline = tiling.n_warps * tiling.n_stages *
-                             (tiling.k_block_splits * min_split_bytes(type) + records);
+    const int32_t stage = is_grid(type)
+                              ? cuda::grid_records_of(type, 64, tiling.k_block_splits).apart +
+                                    cuda::staged_record_bytes(type)
+                              : tiling.k_block_splits * min_split_bytes(type);
+    const int32_t pipeline = tiling.n_warps * tiling.n_stages * stage;
     EXPECT_LE(s.pipeline + pipeline, s.total);
     EXPECT_EQ(s.pipeline % 128, 0);
     EXPECT_LE(s.barriers + 8 * tiling.n_warps * tiling.n_stages, s.pipeline);
@@ -278,44 +280,49 @@ TEST(GemvTiling, DownCoversEverySlice) {
     });
 }
 
-// The records of a stage are those of its columns and no more than 16 bytes of their neighbours,
-// in whole vectors that its part of the stage holds.
-TEST(GemvTiling, StagesHoldTheRecordsOfTheirColumns) {
-    int n_odd = 0;
-    for (const PackedType kind : {PackedType::grid_4, PackedType::grid_8, PackedType::grid_e4m3})
+// A stage is what its blocks take in a tile, in whole vectors that its part of shared memory holds.
+TEST(GemvTiling, StagesHoldTheirBlocksAndRecords) {
+    int n_within = 0, n_odd = 0;
+    for (const PackedType kind :
+         {PackedType::grid_2, PackedType::grid_4, PackedType::grid_8, PackedType::grid_e4m3})
         for (const GridScale scale : {GridScale::f32, GridScale::bf16, GridScale::e8m0})
             for (const GridZero zero : {GridZero::middle, GridZero::packed})
                 for (const int32_t group : {0, 32, 64, 96, 128, 160, 192, 1024}) {
                     const PackedType type = grid_type(kind, scale, zero, group);
                     ASSERT_TRUE(cuda::gemv_reads_grid(type));
-                    constexpr int32_t k = 2944;
-                    for (const int32_t n : {64, 192, 256, 1088}) {
-                        const auto records = cuda::grid_records_of(type, k, n);
-                        EXPECT_EQ(records.front_bytes, tile_front_bytes(type, k));
-                        for (int32_t first = 0; first + n <= k; first += 64) {
-                            const int32_t begin = records.first_byte(first);
-                            const int32_t end = begin + records.bytes(first, n);
-                            const int64_t wanted = grid_record(type, first);
-                            const int64_t wanted_end =
-                                grid_record(type, first + n - 1) + grid_record_bytes(type);
-                            EXPECT_EQ(begin % 16, 0);
-                            EXPECT_EQ(end % 16, 0);
-                            EXPECT_LE(begin, wanted);
-                            EXPECT_GT(begin, wanted - 16);
-                            EXPECT_GE(end, wanted_end);
-                            EXPECT_LT(end, wanted_end + 16);
-                            EXPECT_LE(end, records.front_bytes);
-                            EXPECT_LE(end - begin, records.staged_bytes);
+                    constexpr int32_t k = 2944, n_blocks = k / 64;
+                    for (const int32_t n : {1, 3, 4, 17}) {
+                        const auto grid = cuda::grid_records_of(type, k, n);
+                        EXPECT_EQ(grid.tile_bytes, tile_bytes(type, k));
+                        for (int32_t first = 0; first + n <= n_blocks; ++first) {
+                            const int32_t begin = grid.begin(first), end = grid.end(first, n);
+                            const BlockOffset own = block_offset(type, 64 * first);
+                            const bool is_within = own.scales + grid.front_bytes != own.codes;
+                            EXPECT_EQ(begin, is_within ? own.codes : own.scales);
+                            EXPECT_EQ(grid.begins_before(first, first), is_within);
+                            EXPECT_EQ(end, block_offset(type, 64 * (first + n - 1)).codes +
+                                               block_code_bytes(type, 4));
+                            EXPECT_LE(grid.align_up(end), grid.tile_bytes);
+                            const int32_t bytes = grid.align_up(end) - grid.align_down(begin);
+                            EXPECT_LE(bytes, grid.apart);
                             if (cuda::grouped_reads_grid(type)) {
-                                EXPECT_LE(end - begin,
-                                          n / 64 * cuda::grouped_grid_record_bytes + 16);
+                                EXPECT_LE(bytes, n * (block_code_bytes(type, 4) +
+                                                      cuda::grouped_grid_record_bytes) +
+                                                     16);
                             }
-                            for (int32_t column = first; column < first + n; column += 16)
-                                EXPECT_EQ(records.record(column), grid_record(type, column));
-                            n_odd += wanted % 16 != 0;
+                            const int32_t records = grid.records(first);
+                            EXPECT_EQ(records, own.scales);
+                            EXPECT_LE(grid.align_up(records + grid.front_bytes) -
+                                          grid.align_down(records),
+                                      cuda::staged_record_bytes(type));
+                            for (int32_t t = 0; t < 4; ++t)
+                                EXPECT_EQ(grid.record(t), grid_record(type, 16 * t));
+                            n_within += is_within;
+                            n_odd += begin % 16 != 0;
                         }
                     }
                 }
+    EXPECT_GT(n_within, 100);
     EXPECT_GT(n_odd, 100);
     const auto odd = grid_type(PackedType::grid_4, GridScale::f16, GridZero::middle, 48);
     EXPECT_FALSE(cuda::gemv_reads_grid(odd));

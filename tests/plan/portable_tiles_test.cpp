@@ -64,18 +64,21 @@ TEST(PortableTiles, TwoStagesFitEveryArchitecture) {
     EXPECT_EQ(n_kinds, static_cast<int>(packed_traits.size()) - 2);
 }
 
-// A stage begins on a multiple of its columns: 64 to 256 of narrow tiles, 64 of wide ones.
-TEST(PortableTiles, AStageHoldsTheRecordsThatItTouches) {
-    for (const int32_t group : {16, 32, 48, 64, 80, 96, 128, 192, 256, 512})
-        for (const int32_t n : {1, 2, 4}) {
-            const PackedType type =
-                grid_type(PackedType::grid_4, GridScale::f16, GridZero::middle, group);
-            int32_t most = 0;
-            for (int32_t first = 0; first < 4096; first += 64 * n)
-                most = std::max(most, (first + 64 * n - 1) / group - first / group + 1);
-            EXPECT_GE(grid_records_of(type, n), most) << group << " " << n;
-            EXPECT_LE(grid_records_of(type, n), most + 1) << group << " " << n;
-        }
+// Wherever a stage begins, what its blocks take fits, and so do the records that are copied apart.
+TEST(PortableTiles, AStageHoldsItsBlocksAndTheirRecords) {
+    for (const PackedType type : types_of(PackedType::grid_2)) {
+        const GridRecords grid = grid_records_of(type, 64 * 61);
+        const int32_t bytes = sm80_staged_tile_bytes<PackedType::grid_2, 4>(type);
+        int32_t most = 0;
+        for (int32_t first = 0; first + 4 <= 61; ++first)
+            most = std::max(most,
+                            grid.align_up(grid.end(first, 4)) - grid.align_down(grid.begin(first)));
+        EXPECT_GE(bytes, most) << grid_group(type);
+        EXPECT_LE(bytes, most + 48) << grid_group(type);
+    }
+    const PackedType by_value =
+        grid_type(PackedType::grid_5, GridScale::f32, GridZero::packed, 128);
+    EXPECT_GE((sm80_staged_tile_bytes<PackedType::grid_5, 1>(by_value)), 640 + 80 + 80);
 }
 
 }  // namespace

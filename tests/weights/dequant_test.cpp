@@ -81,15 +81,18 @@ struct RandomTile {
         std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
         for (float& value : codebook) value = uniform(random);
         for (uint32_t& word : words) word = static_cast<uint32_t>(random());
-        if (is_grid(type)) fill_front(random);
-        for (int64_t k0 = 0; k0 < k; k0 += 64) fill_block(random, block_offset(type, k, k0));
+        for (int64_t k0 = 0; k0 < k; k0 += 64) {
+            if (is_grid(type)) fill_records(random, block_offset(type, k0).scales);
+            fill_block(random, block_offset(type, k0));
+        }
     }
     std::byte* at(int64_t offset) { return reinterpret_cast<std::byte*>(words.data()) + offset; }
 
-    // Zero points may be any bytes.
-    void fill_front(std::mt19937& random) {
+    // The records of a block. Zero points may be any bytes.
+    void fill_records(std::mt19937& random, int64_t first) {
         std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
-        for (int64_t r = 0; r <= grid_record(type, k - 1); r += grid_record_bytes(type)) {
+        const int64_t last = first + grid_record(type, 63);
+        for (int64_t r = first; r <= last; r += grid_record_bytes(type)) {
             for (int i = 0; i < 16; ++i) {
                 const float value = uniform(random);
                 const uint16_t half = grid_scale_of(type) == GridScale::f16 ? float_to_f16(value)
@@ -142,7 +145,7 @@ struct RandomTile {
 };
 
 float expected(RandomTile& tile, int64_t k0, int32_t lane, int i) {
-    const BlockOffset place = block_offset(tile.type, tile.k, k0);
+    const BlockOffset place = block_offset(tile.type, k0);
     return packed_value(tile.type, tile.at(place.codes), tile.at(place.scales), tile.codebook, k0,
                         lane, {i / 8, i / 2 % 4, i % 2});
 }
@@ -151,7 +154,7 @@ template <PackedType type>
 void expect_floats(RandomTile& tile) {
     double size = 0;
     for (int64_t k0 = 0; k0 < 256; k0 += 64) {
-        const BlockOffset place = block_offset(tile.type, tile.k, k0);
+        const BlockOffset place = block_offset(tile.type, k0);
         for (int lane = 0; lane < 32; ++lane) {
             const auto words = ValueDequant<type>::load(tile.type, tile.at(place.codes),
                                                         tile.at(place.scales), lane, k0);
@@ -176,7 +179,7 @@ float widen(uint32_t bits) {
 template <PackedType type, Operand operand>
 void expect_operands(RandomTile& tile) {
     for (int64_t k0 = 0; k0 < 256; k0 += 64) {
-        const BlockOffset place = block_offset(tile.type, tile.k, k0);
+        const BlockOffset place = block_offset(tile.type, k0);
         for (int lane = 0; lane < 32; ++lane) {
             const auto words = ValueDequant<type>::load(tile.type, tile.at(place.codes),
                                                         tile.at(place.scales), lane, k0);
@@ -203,7 +206,7 @@ void expect_unpacked(RandomTile& tile, int half) {
     unpack(tile.at(0), tile.type, TileRows::all, 16, tile.k, {1.0f, tile.codebook + 32 * half},
            unpacked.data());
     for (int64_t k0 = 0; k0 < tile.k; k0 += 64) {
-        const BlockOffset place = block_offset(tile.type, tile.k, k0);
+        const BlockOffset place = block_offset(tile.type, k0);
         for (int i = 0; i < 32 * 32; ++i) {
             const int lane = i / 32;
             const CodeIndex at{i / 8 % 4, i / 2 % 4, i % 2};

@@ -138,7 +138,7 @@ MOE_HOST_DEVICE inline float packed_value(PackedType type, const std::byte* code
     const int32_t column = k + at.reg / 2 * 2 + at.parity;
     const uint32_t code = read_code(type, codes, lane, at);
     if (is_grid(type)) {
-        const GridFactor factor = grid_factor(type, scales, g + 8 * half, k0 + column);
+        const GridFactor factor = grid_factor(type, scales, g + 8 * half, column);
         return grid_value(type, factor, code, codebook + 32 * half);
     }
     if (has_ggml_scales(type)) {

@@ -1,8 +1,8 @@
 // The grids: codes of 1 to 8 bits, e4m3 bytes or codebook indices under a scale, and perhaps a zero
-// point, for a row and a group of any multiple of 16 columns. A tile begins with a record of scales
-// and zero points per group (packed/layout.hpp). Used by the exact kernels, and by the portable
-// grouped GEMM for codes of 1, 5, 6 and 7 bits and codebooks; grid_gemv.cuh and grid_grouped.cuh
-// have what the others take.
+// point, for a row and a group of any multiple of 16 columns. Records of scales and zero points
+// stand before the blocks that they serve (packed/layout.hpp). Used by the exact kernels, and by
+// the portable grouped GEMM for codes of 1, 5, 6 and 7 bits and codebooks; grid_gemv.cuh and
+// grid_grouped.cuh have what the others take.
 #pragma once
 
 #include "libmoe/cuda/dequant/e4m3.cuh"
@@ -57,8 +57,8 @@ MOE_HOST_DEVICE inline FloatPair grid_zeros(PackedType type, const std::byte* re
 __noinline__
 #endif
     MOE_HOST_DEVICE inline GridRows
-    grid_rows(PackedType type, const std::byte* tile, int32_t g, int32_t column) {
-    const std::byte* record = tile + grid_record(type, column);
+    grid_rows(PackedType type, const std::byte* records, int32_t g, int32_t column) {
+    const std::byte* record = records + grid_record(type, column);
     const FloatPair scales = grid_scales(type, record, g);
     const FloatPair zeros = grid_zeros(type, record, g);
     return {{scales.low, scales.high}, {zeros.low, zeros.high}};
@@ -72,13 +72,12 @@ requires(is_grid(kind)) struct ValueDequant<kind> {
         GridRows rows;
     };
 
-    // The scales are those of the tile.
+    // The scales are the records of the block's unit.
     static MOE_HOST_DEVICE Words load(PackedType type, const std::byte* codes,
-                                      const std::byte* tile, int32_t lane, int64_t k0) {
+                                      const std::byte* records, int32_t lane, int64_t) {
         Words words;
         load_code_words(codes, lane, words.code);
-        const auto column = static_cast<int32_t>(k0) + 16 * (lane % 4);
-        words.rows = grid_rows(type, tile, lane / 4, column);
+        words.rows = grid_rows(type, records, lane / 4, 16 * (lane % 4));
         return words;
     }
     static MOE_HOST_DEVICE FloatPair pair(const Words& words, const float* codebook, int step,

@@ -1,6 +1,6 @@
 // The grids in gemv (grid.cuh): bytes of integer codes, e4m3 and values of a codebook as float16.
 // A weight is scale * (code - zero): the sum of code times x and that of x are exact integers, and
-// scale and scale * zero multiply them. Scales and zero points of every kind come from the records
+// the scale multiplies their difference. Scales and zero points of every kind come from the records
 // behind a stage's codes (grid_records.hpp). Device only.
 #pragma once
 
@@ -13,22 +13,72 @@ namespace moe::cuda {
 
 // A k_block of a grid in a stage.
 struct GridKBlock {
-    uint32_t codes;        // shared address
-    uint32_t tile;         // shared address that the tile would have, by its records in the stage
-    int32_t first_column;  // of the matrix
+    uint32_t tile;           // shared address that the tile would have, by its blocks in the stage
+    uint32_t first_records;  // that of the records of the first block
+    int32_t first_block;     // of the matrix
     const GridRecords& grid;
 
+    __device__ __forceinline__ uint32_t codes(int32_t block) const {
+        return tile + static_cast<uint32_t>(grid.codes(first_block + block));
+    }
     // The record of a lane's two columns of mma, in n blocks from `block` on.
     __device__ __forceinline__ uint32_t record(int32_t block, int32_t lane, int32_t n) const {
-        const int32_t column =
-            first_column + 64 * (block + column_block(lane, n)) + 32 * (lane & 1);
-        return tile + static_cast<uint32_t>(grid.record(column));
+        const int32_t at = first_block + block + column_block(lane, n);
+        return (grid.begins_before(at, first_block)
+                    ? first_records
+                    : tile + static_cast<uint32_t>(grid.records(at))) +
+               static_cast<uint32_t>(grid.record(2 * (lane & 1)));
     }
 };
 
-// The scales of rows g and g + 8 as they came. Their type is known at run time alone. Those of one
-// byte are apart; the others need no branch, across which the compiler would move nothing.
+// Kernels for scales of one type have less to load before their first mma. `any` is all of them.
+enum class GridForm : int8_t { any, f16, bf16, f32, e8m0 };
+
+constexpr bool has_grid_form(PackedType type, GridForm form) {
+    switch (form) {
+        case GridForm::f16:
+            return grid_scale_of(type) == GridScale::f16;
+        case GridForm::bf16:
+            return grid_scale_of(type) == GridScale::bf16;
+        case GridForm::f32:
+            return grid_scale_of(type) == GridScale::f32;
+        case GridForm::e8m0:
+            return grid_scale_of(type) == GridScale::e8m0;
+        default:
+            return true;
+    }
+}
+
+// The scales of rows g and g + 8 as they came.
+template <GridForm form>
 struct GridScaleBits {
+    uint2 bits;
+
+    __device__ __forceinline__ void load(const GridRecords&, uint32_t record, int32_t g) {
+        if constexpr (form == GridForm::f32)
+            bits = load_shared_8(record + 8 * static_cast<uint32_t>(g));
+        else if constexpr (form == GridForm::e8m0)
+            bits.x = load_shared_2(record + 2 * static_cast<uint32_t>(g));
+        else
+            bits.x = load_shared_4(record + 4 * static_cast<uint32_t>(g));
+    }
+    __device__ __forceinline__ float2 values() const {
+        if constexpr (form == GridForm::f32)
+            return {__uint_as_float(bits.x), __uint_as_float(bits.y)};
+        else if constexpr (form == GridForm::f16)
+            return two_f16_values(bits.x);
+        else if constexpr (form == GridForm::e8m0)
+            return {e8m0_to_f32(static_cast<uint8_t>(bits.x)),
+                    e8m0_to_f32(static_cast<uint8_t>(bits.x >> 8))};
+        else
+            return {__uint_as_float(bits.x << 16), __uint_as_float(bits.x & 0xFFFF0000u)};
+    }
+};
+
+// Their type is known at run time alone. Those of one byte are apart; the others need no branch,
+// across which the compiler would move nothing.
+template <>
+struct GridScaleBits<GridForm::any> {
     uint2 bits;
     GridScale type;
 
@@ -50,6 +100,19 @@ struct GridScaleBits {
         return {is_f16 ? of_f16.x : __uint_as_float(low),
                 is_f16 ? of_f16.y : __uint_as_float(high)};
     }
+    // The same where there are branches already.
+    __device__ __forceinline__ float2 values_by_type() const {
+        switch (type) {
+            case GridScale::f16:
+                return GridScaleBits<GridForm::f16>{bits}.values();
+            case GridScale::bf16:
+                return GridScaleBits<GridForm::bf16>{bits}.values();
+            case GridScale::f32:
+                return GridScaleBits<GridForm::f32>{bits}.values();
+            default:
+                return values();
+        }
+    }
 };
 
 // Their zero points: nibbles of a byte where codes have up to four bits, else two bytes.
@@ -67,19 +130,20 @@ struct GridZeroBits {
         const auto more = static_cast<uint32_t>(grid.zero_offset);
         return {(both & ((1u << width) - 1)) + more, (both >> width) + more};
     }
-    __device__ __forceinline__ float2 values(const GridRecords& grid) const {
-        const uint32_t low = both & ((1u << width) - 1), high = both >> width;
-        // 2^15 + zero has it in bits 8 to 15 of the float32.
-        const auto more = static_cast<float>(grid.zero_offset) - 32768.0f;
-        return {__uint_as_float(0x47000000u | low << 8) + more,
-                __uint_as_float(0x47000000u | high << 8) + more};
+    // As they compare with the codes of GemvCodeBytes: nibbles of row g + 8 are 16 times as large.
+    __device__ __forceinline__ int2 of_operands(const GridRecords& grid) const {
+        if constexpr (bits <= 4)
+            return {static_cast<int32_t>(both & 0x0F) + grid.zero_offset,
+                    static_cast<int32_t>(both & 0xF0) + 16 * grid.zero_offset};
+        return {static_cast<int32_t>(both & 0xFF) + grid.zero_offset,
+                static_cast<int32_t>(both >> 8) + grid.zero_offset};
     }
 };
 
 // A lane's part of a record.
-template <int bits>
+template <int bits, GridForm form = GridForm::any>
 struct GridFactors {
-    GridScaleBits scales;
+    GridScaleBits<form> scales;
     GridZeroBits<bits> zeros;
     const GridRecords* grid;
 
@@ -89,65 +153,97 @@ struct GridFactors {
         scales.load(records, record, g);
         zeros.load(records, record, g);
     }
-    __device__ __forceinline__ float2 zero_points() const { return zeros.values(*grid); }
     __device__ __forceinline__ uint2 zero_codes() const { return zeros.codes(*grid); }
-    __device__ __forceinline__ RowAffine affine() const {
-        const float2 scale = scales.values(), zero = zero_points();
-        return {scale, {scale.x * zero.x, scale.y * zero.y}};
-    }
 };
 
+// Scales of rows g and g + 8, and the codes that are zero.
+struct GridRowFactors {
+    float2 scale;
+    int2 zero;
+};
+
+template <int bits, int n>
+__device__ __forceinline__ void load_grid_codes(uint32_t (&words)[n][bits],
+                                                const GridKBlock& k_block, int32_t block,
+                                                int32_t lane) {
+#pragma unroll
+    for (int i = 0; i < n; ++i) load_shared_codes<bits>(k_block.codes(block + i), lane, words[i]);
+}
+template <int n>
+__device__ __forceinline__ void load_grid_bytes(GemvByteCodes<n>& words, const GridKBlock& k_block,
+                                                int32_t block, int32_t lane) {
+    const uint32_t first = k_block.codes(block);
+    const uint32_t stride = n == 1 ? 0 : k_block.codes(block + 1) - first;
+    words.load(first, static_cast<int32_t>(stride), lane);
+}
+
 // Common to all grids, instead of the defaults of a type.
-template <class Base>
+template <class Base, GridForm own_form>
 struct GridDequant : Base {
+    static constexpr GridForm form = own_form;
     using KBlock = GridKBlock;
     struct GroupScales {
         __device__ __forceinline__ GroupScales(const GridKBlock&, int32_t, int32_t) {}
     };
+    using Base::add;
+    // Differences of codes and zero points are whole numbers until the scale.
+    static __device__ __forceinline__ void add(const GridRowFactors& factors, const int32_t (&c)[4],
+                                               const int32_t (&x)[4], float (&acc)[2]) {
+        const int32_t x_sum = 256 * x[0] + x[1];
+        const int32_t first = 256 * c[0] + c[1] - factors.zero.x * x_sum;
+        const int32_t second = 256 * c[2] + c[3] - factors.zero.y * x_sum;
+        acc[0] = fmaf(factors.scale.x, static_cast<float>(first), acc[0]);
+        acc[1] = fmaf(factors.scale.y, static_cast<float>(second), acc[1]);
+    }
 };
 
 // Codes of 2 to 4 bits.
 template <PackedType kind>
-struct GridCodeBytes : GridDequant<GemvCodeBytes<kind, 32>> {
-    using Base = GemvCodeBytes<kind, 32>;
-    template <int n>
-    struct Words : Base::template Codes<n> {
-        GridFactors<code_bits(kind)> factors;
+struct GridCodeBytes {
+    template <GridForm form>
+    struct Of : GridDequant<GemvCodeBytes<kind, 32>, form> {
+        using Base = GemvCodeBytes<kind, 32>;
+        using Factors = GridRowFactors;
+        template <int n>
+        struct Words : Base::template Codes<n> {
+            GridFactors<code_bits(kind), form> factors;
+        };
+        template <int n>
+        static __device__ __forceinline__ void load(Words<n>& words, const GridKBlock& k_block,
+                                                    int32_t block, int32_t lane) {
+            words.factors.load(k_block.grid, k_block.record(block, lane, n), lane >> 2);
+            load_grid_codes<Base::bits>(words.codes, k_block, block, lane);
+        }
+        template <int n>
+        static __device__ __forceinline__ GridRowFactors factors(const Words<n>& words) {
+            float2 scale = words.factors.scales.values();
+            scale.y *= 1.0f / (1 << Base::code_bit(1));
+            return {scale, words.factors.zeros.of_operands(*words.factors.grid)};
+        }
     };
-    template <int n>
-    static __device__ __forceinline__ void load(Words<n>& words, const GridKBlock& k_block,
-                                                int32_t block, int32_t lane) {
-        words.factors.load(k_block.grid, k_block.record(block, lane, n), lane >> 2);
-        Base::load_codes(words, k_block.codes, block, lane);
-    }
-    template <int n>
-    static __device__ __forceinline__ RowAffine factors(const Words<n>& words) {
-        return Base::of_operands(words.factors.affine());
-    }
 };
 
 template <>
-struct GemvDequant<PackedType::grid_2> : GridCodeBytes<PackedType::grid_2> {};
+struct GemvDequant<PackedType::grid_2> : GridCodeBytes<PackedType::grid_2>::Of<GridForm::any> {};
 template <>
-struct GemvDequant<PackedType::grid_3> : GridCodeBytes<PackedType::grid_3> {};
+struct GemvDequant<PackedType::grid_3> : GridCodeBytes<PackedType::grid_3>::Of<GridForm::any> {};
 template <>
-struct GemvDequant<PackedType::grid_4> : GridCodeBytes<PackedType::grid_4> {};
+struct GemvDequant<PackedType::grid_4> : GridCodeBytes<PackedType::grid_4>::Of<GridForm::any> {};
 
-template <>
-struct GemvDequant<PackedType::grid_8> : GridDequant<GemvDequantBase<PackedType::grid_8>> {
+template <GridForm form>
+struct GridBytes : GridDequant<GemvDequantBase<PackedType::grid_8>, form> {
     using Operand = Bytes<false>;
     static constexpr uint32_t ones = 0x01010101u;
-    using Factors = RowAffine;
+    using Factors = GridRowFactors;
     template <int n>
     struct Words : GemvByteCodes<n> {
-        GridFactors<8> factors;
+        GridFactors<8, form> factors;
     };
     template <int n>
     static __device__ __forceinline__ void load(Words<n>& words, const GridKBlock& k_block,
                                                 int32_t block, int32_t lane) {
         words.factors.load(k_block.grid, k_block.record(block, lane, n), lane >> 2);
-        words.GemvByteCodes<n>::load(k_block.codes + block * min_split_bytes, min_split_bytes,
-                                     lane);
+        load_grid_bytes(words, k_block, block, lane);
     }
     template <int n>
     static __device__ __forceinline__ void two_steps(const Words<n>& words, int i, uint32_t,
@@ -155,24 +251,26 @@ struct GemvDequant<PackedType::grid_8> : GridDequant<GemvDequantBase<PackedType:
         words.two_steps(i, a);
     }
     template <int n>
-    static __device__ __forceinline__ RowAffine factors(const Words<n>& words) {
-        return words.factors.affine();
+    static __device__ __forceinline__ GridRowFactors factors(const Words<n>& words) {
+        return {words.factors.scales.values(),
+                words.factors.zeros.of_operands(*words.factors.grid)};
     }
 };
-
 template <>
-struct GemvDequant<PackedType::grid_e4m3> : GridDequant<GemvDequantBase<PackedType::grid_e4m3>> {
+struct GemvDequant<PackedType::grid_8> : GridBytes<GridForm::any> {};
+
+template <GridForm form>
+struct GridE4m3 : GridDequant<GemvDequantBase<PackedType::grid_e4m3>, form> {
     using Operand = F16;
     template <int n>
     struct Words : GemvByteCodes<n> {
-        GridScaleBits scales;
+        GridScaleBits<form> scales;
     };
     template <int n>
     static __device__ __forceinline__ void load(Words<n>& words, const GridKBlock& k_block,
                                                 int32_t block, int32_t lane) {
         words.scales.load(k_block.grid, k_block.record(block, lane, n), lane >> 2);
-        words.GemvByteCodes<n>::load(k_block.codes + block * min_split_bytes, min_split_bytes,
-                                     lane);
+        load_grid_bytes(words, k_block, block, lane);
     }
     template <int n>
     static __device__ __forceinline__ void step(const Words<n>& words, int j, uint32_t,
@@ -186,26 +284,33 @@ struct GemvDequant<PackedType::grid_e4m3> : GridDequant<GemvDequantBase<PackedTy
         return {scale.x, scale.y};
     }
 };
+template <>
+struct GemvDequant<PackedType::grid_e4m3> : GridE4m3<GridForm::any> {};
 
 template <CodebookMode mode>
-struct GemvDequant<PackedType::grid_codebook, mode>
-    : GridDequant<GemvCodebookCodes<PackedType::grid_codebook, mode>> {
-    using Base = GemvCodebookCodes<PackedType::grid_codebook, mode>;
-    template <int n>
-    struct Words : Base::template Codes<n> {
-        GridScaleBits scales;
+struct GridCodebook {
+    template <GridForm form>
+    struct Of : GridDequant<GemvCodebookCodes<PackedType::grid_codebook, mode>, form> {
+        using Base = GemvCodebookCodes<PackedType::grid_codebook, mode>;
+        template <int n>
+        struct Words : Base::template Codes<n> {
+            GridScaleBits<form> scales;
+        };
+        template <int n>
+        static __device__ __forceinline__ void load(Words<n>& words, const GridKBlock& k_block,
+                                                    int32_t block, int32_t lane) {
+            words.scales.load(k_block.grid, k_block.record(block, lane, n), lane >> 2);
+            load_grid_codes<Base::bits>(words.codes, k_block, block, lane);
+        }
+        template <int n>
+        static __device__ __forceinline__ RowScales factors(const Words<n>& words) {
+            const float2 scale = words.scales.values();
+            return {scale.x, scale.y};
+        }
     };
-    template <int n>
-    static __device__ __forceinline__ void load(Words<n>& words, const GridKBlock& k_block,
-                                                int32_t block, int32_t lane) {
-        words.scales.load(k_block.grid, k_block.record(block, lane, n), lane >> 2);
-        Base::load_codes(words, k_block.codes + block * Base::min_split_bytes, lane);
-    }
-    template <int n>
-    static __device__ __forceinline__ RowScales factors(const Words<n>& words) {
-        const float2 scale = words.scales.values();
-        return {scale.x, scale.y};
-    }
 };
+template <CodebookMode mode>
+struct GemvDequant<PackedType::grid_codebook, mode>
+    : GridCodebook<mode>::template Of<GridForm::any> {};
 
 }  // namespace moe::cuda

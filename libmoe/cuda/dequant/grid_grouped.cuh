@@ -13,7 +13,7 @@ struct GridKeptScales {
 
     // record: a shared address.
     __device__ __forceinline__ void load(const GridRecords& grid, uint32_t record, uint32_t lane) {
-        GridScaleBits bits;
+        GridScaleBits<GridForm::any> bits;
         bits.load(grid, record, static_cast<int32_t>(lane >> 2));
         scale = bits.values();
     }
@@ -42,7 +42,7 @@ struct GroupedGridIntegers : GroupedCodeBase<kind> {
                                              uint32_t lane) {
             GridFactors<bits> factors;
             factors.load(grid, record, static_cast<int32_t>(lane >> 2));
-            const float2 scale = factors.scales.values();
+            const float2 scale = factors.scales.values_by_type();
             const uint2 zero = factors.zero_codes();
             rows[0] = {scale.x, zero.x};
             rows[1] = {scale.y, zero.y, upper_unit};
@@ -56,7 +56,7 @@ struct GroupedGridIntegers : GroupedCodeBase<kind> {
                                              uint32_t lane) {
             GridFactors<bits> factors;
             factors.load(grid, record, static_cast<int32_t>(lane >> 2));
-            const float2 scale = factors.scales.values();
+            const float2 scale = factors.scales.values_by_type();
             const uint2 zero = factors.zero_codes();
             rows[0] = CodeLevels<operand>(zero.x);
             rows[1] = CodeLevels<operand>(zero.y, upper_unit);

@@ -1,16 +1,18 @@
-// Where gemv and the grouped GEMMs find the scale records of a grid: a tile begins with them,
-// its codes follow (packed/layout.hpp). A pipeline stage takes two copies for its part of k: the
-// codes and, behind them in the stage, the records of their columns. Host and device.
+// Where gemv and the grouped GEMMs find the scale records of a grid: a tile is units, each its
+// records and the blocks that they serve (packed/layout.hpp). A pipeline stage is one copy of the
+// bytes that its blocks take; with a unit's first block come its records. gemv, whose stages may
+// begin within a unit, then copies the records apart. Host and device.
 #pragma once
 
-#include "libmoe/base/reciprocal.hpp"
+#include <bit>
+
 #include "libmoe/packed/layout.hpp"
 
 namespace moe::cuda {
 
-// Groups are a row, or multiples of 32 columns, the k of a lane's column of mma.
+// Records serve a row, or multiples of 32 columns, the k of a lane's column of mma.
 constexpr bool gemv_reads_grid(PackedType type) {
-    return grid_group(type) % 32 == 0;
+    return grid_record_columns(type) >= 32;
 }
 
 // Hopper's grouped GEMM has so many bytes in a stage for the records of 64 columns: one of any
@@ -18,66 +20,88 @@ constexpr bool gemv_reads_grid(PackedType type) {
 constexpr int32_t grouped_grid_record_bytes = 96;
 
 constexpr bool grouped_reads_grid(PackedType type) {
-    const int32_t records = grid_group(type) % 64 == 0 ? 1 : 2;
-    return gemv_reads_grid(type) && records * grid_record_bytes(type) <= grouped_grid_record_bytes;
+    return gemv_reads_grid(type) && grid_front_bytes(type) <= grouped_grid_record_bytes;
 }
 
-struct GridRecords {
-    int32_t front_bytes = 0;   // of a tile: all of its records
-    int32_t record_bytes = 0;  // a multiple of 8
-    uint32_t reciprocal = 0;  // reciprocal_of the steps of 16 columns of a group; 0: the row is one
-    GridScale scale = GridScale::f32;
-    int32_t pair_bytes = 0;    // of the scales of two rows
-    int32_t zeros_offset = 0;  // of the zero points in a record
-    uint32_t zeros_mask = 0;   // 0: there are none
-    int32_t zero_offset = 0;   // is added to a stored zero point, or is the zero point
-    int32_t staged_bytes = 0;  // of a stage, behind its codes
-    uint32_t blocks = 0;       // of 64 columns that a record serves
-    bool are_whole = false;    // no group ends within a block
+// Grids with a dequantizer that takes records at a shared address and no table. It keeps the scales
+// of groups that are whole blocks.
+constexpr bool is_grouped_grid(PackedType kind) {
+    return kind == PackedType::grid_2 || kind == PackedType::grid_3 || kind == PackedType::grid_4 ||
+           kind == PackedType::grid_8 || kind == PackedType::grid_e4m3;
+}
 
-    // Bytes from the tile to the record of a column.
-    MOE_HOST_DEVICE int32_t record(int32_t column) const {
-        const auto twice = static_cast<uint32_t>(column) / 16 * 2;
-#if defined(__CUDA_ARCH__)
-        const uint32_t group = __umulhi(twice, reciprocal);
-#else
-        const auto group = static_cast<uint32_t>(uint64_t{twice} * reciprocal >> 32);
-#endif
-        return static_cast<int32_t>(group) * record_bytes;
+// Offsets of bytes are those of a packed tile, numbers of blocks of 64 columns those of a row.
+struct GridRecords {
+    int32_t tile_bytes = 0;
+    int32_t block_bytes = 0;
+    int32_t front_bytes = 0;   // of a unit, before its first block
+    int32_t unit_shift = 0;    // log2 of the blocks of a unit
+    int32_t record_bytes = 0;  // a multiple of 8
+    int32_t record_shift = 0;  // log2 of the 16 columns of a block that a record serves
+    GridScale scale = GridScale::f32;
+    int32_t pair_bytes = 0;     // of the scales of two rows
+    int32_t zeros_offset = 0;   // of the zero points in a record
+    uint32_t zeros_mask = 0;    // 0: there are none
+    int32_t zero_offset = 0;    // is added to a stored zero point, or is the zero point
+    uint32_t group_blocks = 0;  // that have the same scales; 1 also where a block has several
+    bool are_whole = false;     // no group ends within a block
+    // Of a stage of gemv: where it has records that are copied apart, and its bytes with them.
+    int32_t apart = 0;
+    int32_t stage_bytes = 0;
+
+    MOE_HOST_DEVICE int32_t codes(int32_t block) const {
+        return block * block_bytes + (block >> unit_shift) * front_bytes + front_bytes;
     }
-    // Do records come with a stage of the grouped GEMM that begins with this block of 64 columns?
-    // That of a row comes with the first one, and is kept.
-    MOE_HOST_DEVICE bool come_with(uint32_t block) const {
-        return block == 0 || reciprocal != 0;
+    MOE_HOST_DEVICE bool begins_unit(int32_t block) const {
+        return (block >> unit_shift << unit_shift) == block;
     }
-    // The copied bytes: the records of n columns, in whole vectors of 16 bytes.
-    MOE_HOST_DEVICE int32_t first_byte(int32_t first_column) const {
-        return record(first_column) & ~15;
+    // Where the bytes begin that come with a block: with the first of a unit its records.
+    MOE_HOST_DEVICE int32_t begin(int32_t block) const {
+        return codes(block) - (begins_unit(block) ? front_bytes : 0);
     }
-    MOE_HOST_DEVICE int32_t bytes(int32_t first_column, int32_t n) const {
-        const int32_t end = record(first_column + n - 1) + record_bytes;
-        return ((end + 15) & ~15) - first_byte(first_column);
+    MOE_HOST_DEVICE int32_t end(int32_t first, int32_t n) const {
+        return codes(first + n - 1) + block_bytes;
     }
+    // The records of a block's unit.
+    MOE_HOST_DEVICE int32_t records(int32_t block) const {
+        return (block >> unit_shift) * ((block_bytes << unit_shift) + front_bytes);
+    }
+    // From those to the record of columns 16 t to 16 t + 15 of the block.
+    MOE_HOST_DEVICE int32_t record(int32_t t) const { return (t >> record_shift) * record_bytes; }
+    // Does the unit of a block begin before block `first`?
+    MOE_HOST_DEVICE bool begins_before(int32_t block, int32_t first) const {
+        return block >> unit_shift << unit_shift < first;
+    }
+    // Copies are of whole vectors of 16 bytes.
+    MOE_HOST_DEVICE static int32_t align_down(int32_t offset) { return offset & ~15; }
+    MOE_HOST_DEVICE static int32_t align_up(int32_t offset) { return (offset + 15) & ~15; }
 };
 
-// Bytes of a stage for the records of n columns, wherever they begin; 0 for types that are no
-// grids.
-constexpr int32_t staged_record_bytes(PackedType type, int32_t n) {
-    if (!is_grid(type)) return 0;
-    const int32_t group = grid_group(type);
-    const int32_t records = group == 0        ? 1
-                            : 64 % group == 0 ? n / group
-                                              : (n + group - 1) / group + 1;
-    return (records * grid_record_bytes(type) + 15) / 16 * 16 + 16;
+// The most bytes that n blocks of a tile take in a stage, wherever they begin.
+constexpr int32_t staged_grid_bytes(PackedType type, int32_t n) {
+    const int32_t fronts = (n - 1) / grid_unit_blocks(type) + 1;
+    const int32_t aligned = grid_front_bytes(type) % 16 == 0 ? 0 : 16;
+    return n * block_code_bytes(type, 4) + fronts * grid_front_bytes(type) + aligned;
+}
+// Of records that are copied apart.
+constexpr int32_t staged_record_bytes(PackedType type) {
+    return is_grid(type) ? (grid_front_bytes(type) + 15) / 16 * 16 + 16 : 0;
 }
 
-// of_stage: columns of a pipeline stage.
-constexpr GridRecords grid_records_of(PackedType type, int64_t k, int32_t of_stage) {
+// of_stage: blocks of a stage of gemv.
+constexpr GridRecords grid_records_of(PackedType type, int64_t k, int32_t of_stage = 1) {
     if (!is_grid(type)) return {};
+    const int32_t group = grid_group(type), columns = grid_record_columns(type);
     const bool is_middle = grid_zero_of(type) == GridZero::middle;
-    return {static_cast<int32_t>(tile_front_bytes(type, k)),
+    const int32_t apart = (staged_grid_bytes(type, of_stage) + 15) / 16 * 16;
+    return {static_cast<int32_t>(tile_bytes(type, k)),
+            block_code_bytes(type, 4),
+            grid_front_bytes(type),
+            std::countr_zero(static_cast<uint32_t>(grid_unit_blocks(type))),
             grid_record_bytes(type),
-            grid_group(type) == 0 ? 0 : reciprocal_of(grid_group(type) / 16),
+            columns == 16   ? 0
+            : columns == 32 ? 1
+                            : 2,
             grid_scale_of(type),
             2 * grid_scale_bytes(type),
             is_middle ? 0 : 16 * grid_scale_bytes(type),
@@ -85,11 +109,12 @@ constexpr GridRecords grid_records_of(PackedType type, int64_t k, int32_t of_sta
             is_middle                                          ? 1 << (code_bits(type) - 1)
             : grid_zero_of(type) == GridZero::packed_minus_one ? 1
                                                                : 0,
-            staged_record_bytes(type, of_stage),
-            grid_group(type) == 0        ? 1u << 30
-            : grid_group(type) % 64 == 0 ? static_cast<uint32_t>(grid_group(type) / 64)
-                                         : 1u,
-            grid_group(type) % 64 == 0};
+            group == 0        ? 1u << 30
+            : group % 64 == 0 ? static_cast<uint32_t>(group / 64)
+                              : 1u,
+            group % 64 == 0,
+            apart,
+            apart + staged_record_bytes(type)};
 }
 
 }  // namespace moe::cuda

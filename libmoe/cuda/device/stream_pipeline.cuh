@@ -20,7 +20,7 @@ struct StreamItem {
     int32_t bytes = -1;  // nothing is copied, and nobody waits for the stage
 };
 
-// A stage of two copies: the second one goes second_at bytes into the stage.
+// A stage of one copy or two: the second one goes second_at bytes into the stage.
 struct TwoCopyItem {
     static constexpr bool has_second = true;
     const void* from = nullptr;
@@ -100,8 +100,9 @@ class BulkPipeline : public StreamPipeline {
         if constexpr (Item::has_second) {
             mbarrier_expect(barrier(stage), bytes + static_cast<uint32_t>(item.second_bytes));
             if (bytes == 0) return;
-            bulk_load_once(data(stage) + item.second_at, item.second,
-                           static_cast<uint32_t>(item.second_bytes), barrier(stage));
+            if (item.second_bytes > 0)
+                bulk_load_once(data(stage) + item.second_at, item.second,
+                               static_cast<uint32_t>(item.second_bytes), barrier(stage));
         } else {
             mbarrier_expect(barrier(stage), bytes);
             if (bytes == 0) return;

@@ -65,7 +65,7 @@ __device__ void fetch_tokens(const DeviceRows& in, int64_t k0, int n_columns, Sh
 // Dequantizes the lane's 32 weights of the block at k0: values[2 (4 step + register) + parity].
 __device__ void dequantize_weights(const PackedMatrix& weights, const WorkItem& work,
                                    const float* codebook, int64_t k0, float (&values)[32]) {
-    const BlockOffset offset = block_offset(weights.type, weights.k, k0);
+    const BlockOffset offset = block_offset(weights.type, k0);
     const std::byte* codes = work.codes + offset.codes;
     const std::byte* scales = work.codes + offset.scales;
     with_packed_type(weights.type, [&]<PackedType type>() {

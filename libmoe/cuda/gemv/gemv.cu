@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "libmoe/cuda/gemv/gather_slots.hpp"
 #include "libmoe/cuda/gemv/gemv_params.hpp"
@@ -31,16 +32,18 @@ GemvSlots slots_of(const GemvArgs& args) {
 }
 
 using Instances = GemvKernels (*)(PackedType, CodebookMode);
-constexpr Instances sm90_instances[] = {sm90_gemv_dense,    sm90_gemv_fp4,  sm90_gemv_kbit,
-                                        sm90_gemv_kbit_f32, sm90_gemv_gguf, sm90_gemv_gguf_k,
-                                        sm90_gemv_iq,       sm90_gemv_grid};
+// The first that has the type.
+constexpr Instances sm90_instances[] = {sm90_gemv_dense,    sm90_gemv_fp4,       sm90_gemv_kbit,
+                                        sm90_gemv_kbit_f32, sm90_gemv_gguf,      sm90_gemv_gguf_k,
+                                        sm90_gemv_iq,       sm90_gemv_grid_form, sm90_gemv_grid};
 constexpr Instances sm80_instances[] = {sm80_gemv_dense,    sm80_gemv_fp4,  sm80_gemv_kbit,
                                         sm80_gemv_kbit_f32, sm80_gemv_gguf, sm80_gemv_gguf_k,
                                         sm80_gemv_iq,       sm80_gemv_grid};
 
 GemvKernels kernels_of(PackedType type, CodebookMode codebook_mode, Architecture architecture) {
-    const bool is_hopper = has_hopper_instructions(architecture);
-    for (const Instances find : is_hopper ? sm90_instances : sm80_instances) {
+    std::span<const Instances> instances = sm80_instances;
+    if (has_hopper_instructions(architecture)) instances = sm90_instances;
+    for (const Instances find : instances) {
         const GemvKernels kernels = find(type, codebook_mode);
         if (kernels.gate_up) return kernels;
     }
@@ -98,7 +101,7 @@ void gather_h(const GemvArgs& args, GemvDownParams& down, cudaStream_t stream) {
 }
 
 GridRecords records_of(const PackedMatrix& matrix, const GemvTiling& tiling) {
-    return grid_records_of(matrix.type, matrix.k, 64 * tiling.k_block_splits);
+    return grid_records_of(matrix.type, matrix.k, tiling.k_block_splits);
 }
 
 template <class Params>

@@ -65,12 +65,10 @@ struct DownSlices {
     __device__ __forceinline__ StageItem<Dequant> item(int32_t tile, int32_t slice) const {
         const int32_t c = k_block(slice);
         const int32_t split_of_tile = c * call.tiling.k_block_splits;
-        const int64_t first_split = static_cast<int64_t>(tile) * slot_splits + split_of_tile;
         const std::byte* from = call.matrix.data +
                                 slot_expert(slot_list[slot(slice)]) * call.matrix.expert_stride +
-                                first_split * Dequant::min_split_bytes;
-        if constexpr (brings_records<Dequant>)
-            from += static_cast<int64_t>(tile + 1) * call.records.front_bytes;
+                                tile * tile_stride_of<Dequant>(call, slot_splits) +
+                                split_offset<Dequant>(call, split_of_tile);
         return stage_item<Dequant>(call, from, split_of_tile, splits(c));
     }
     // The slice's k_block, which has arrived at shared address `at`.

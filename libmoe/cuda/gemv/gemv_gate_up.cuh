@@ -231,12 +231,8 @@ struct KBlockList {
         return first_split + k_block * call.tiling.k_block_splits;
     }
     __device__ __forceinline__ const std::byte* address(const KBlockCursor& at) const {
-        const std::byte* from = call.matrix.data + (static_cast<int64_t>(at.tile) * tile_splits() +
-                                                    split_of_tile(at.k_block)) *
-                                                       Dequant::min_split_bytes;
-        if constexpr (brings_records<Dequant>)
-            from += static_cast<int64_t>(at.tile + 1) * call.records.front_bytes;
-        return from;
+        return call.matrix.data + at.tile * tile_stride_of<Dequant>(call, tile_splits()) +
+               split_offset<Dequant>(call, split_of_tile(at.k_block));
     }
     // `index` counts the k_blocks of the warp from first_work_item on.
     __device__ __forceinline__ KBlockCursor cursor(int32_t first_work_item, int32_t index) const {
@@ -257,12 +253,12 @@ struct KBlockList {
     }
     // Moves to the next k_block, which must exist.
     __device__ __forceinline__ void advance(KBlockCursor& at) const {
-        const int32_t k_block_bytes = call.tiling.k_block_splits * Dequant::min_split_bytes;
-        at.from += k_block_bytes;
-        if (++at.k_block < call.tiling.n_k_blocks) return;
-        at.k_block = 0;
-        at.from += front_bytes_of<Dequant>(call) + tile_splits() * Dequant::min_split_bytes -
-                   call.tiling.n_k_blocks * k_block_bytes;
+        const int32_t before = split_offset<Dequant>(call, split_of_tile(at.k_block));
+        const bool is_last = ++at.k_block == call.tiling.n_k_blocks;
+        if (is_last) at.k_block = 0;
+        at.from += split_offset<Dequant>(call, split_of_tile(at.k_block)) - before;
+        if (!is_last) return;
+        at.from += tile_stride_of<Dequant>(call, tile_splits());
         if (++at.tile < call.matrix.n_tiles) return;
         at.tile = 0;
         ++at.slot;
@@ -272,8 +268,14 @@ struct KBlockList {
     __device__ __forceinline__ int32_t bytes(const KBlockCursor& at) const {
         return splits(at.k_block) * Dequant::min_split_bytes;
     }
-    // The copy of `bytes` bytes at a cursor that is resolved.
+    // The copy at a cursor that is resolved.
     __device__ __forceinline__ StageItem<Dequant> item(const KBlockCursor& at) const {
+        StageItem<Dequant> item;
+        if constexpr (brings_records<Dequant>)
+            if (splits(at.k_block) == 0) {
+                item.bytes = 0;
+                return item;
+            }
         return stage_item<Dequant>(call, at.from, split_of_tile(at.k_block), splits(at.k_block));
     }
 };
@@ -313,7 +315,7 @@ struct WarpWorkItems {
         const KBlockList<Dequant>& k_blocks) const {
         StageItem<Dequant> item;
         if constexpr (brings_records<Dequant>)
-            if (own_bytes > 0) item = k_blocks.item(own);
+            if (copies()) return k_blocks.item(own);
         item.from = own.from;
         item.bytes = own_bytes;
         return item;

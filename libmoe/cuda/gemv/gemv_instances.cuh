@@ -28,10 +28,19 @@
 
 namespace moe::cuda {
 
+// Dequantizers of a grid may be for scales of one type.
+template <class Dequant>
+constexpr bool reads_scales_of(PackedType type) {
+    if constexpr (is_grid(Dequant::type)) return has_grid_form(type, Dequant::form);
+    return true;
+}
+
 template <class Pipeline, class Dequant>
 void take_kernels(PackedType type, CodebookMode codebook_mode, GemvKernels& found) {
     static_assert(gemv_has_bf16_operands(Dequant::type) != Dequant::Operand::has_block_exponent);
-    if (kind_of(type) != Dequant::type || codebook_mode != Dequant::codebook_mode) return;
+    if (kind_of(type) != Dequant::type || codebook_mode != Dequant::codebook_mode ||
+        !reads_scales_of<Dequant>(type))
+        return;
     found = {reinterpret_cast<const void*>(&gemv_gate_up<Dequant, Pipeline, WholeBlock>), nullptr,
              reinterpret_cast<const void*>(&gemv_down<Dequant, Pipeline>),
              Dequant::Operand::has_block_exponent ? 0 : Dequant::x_exponent};
@@ -112,6 +121,18 @@ GemvKernels grid_kernels(PackedType type, CodebookMode codebook_mode) {
                          GemvDequant<PackedType::grid_e4m3>,
                          GemvDequant<PackedType::grid_codebook, CodebookMode::per_expert>,
                          GemvDequant<PackedType::grid_codebook, CodebookMode::shared_lanes>>(
+        type, codebook_mode);
+}
+
+// The grids that most files have, by the type of their scales.
+template <class Pipeline>
+GemvKernels grid_form_kernels(PackedType type, CodebookMode codebook_mode) {
+    return kernels_among<
+        Pipeline, typename GridCodeBytes<PackedType::grid_4>::template Of<GridForm::f16>,
+        typename GridCodeBytes<PackedType::grid_4>::template Of<GridForm::bf16>,
+        GridBytes<GridForm::f16>, GridBytes<GridForm::bf16>, GridBytes<GridForm::f32>,
+        GridE4m3<GridForm::f32>, GridE4m3<GridForm::e8m0>,
+        typename GridCodebook<CodebookMode::shared_lanes>::template Of<GridForm::f32>>(
         type, codebook_mode);
 }
 

@@ -172,39 +172,61 @@ constexpr bool brings_records = is_grid(Dequant::type);
 template <class Dequant>
 using StageItem = std::conditional_t<brings_records<Dequant>, TwoCopyItem, StreamItem>;
 
-template <class Params>
-__device__ __forceinline__ int32_t code_bytes_of_stage(const Params& call, int32_t split_bytes) {
-    return call.tiling.k_block_splits * split_bytes;
-}
-
 template <class Dequant, class Params>
 __device__ __forceinline__ int32_t stage_bytes_of(const Params& call) {
-    const int32_t bytes = code_bytes_of_stage(call, Dequant::min_split_bytes);
-    if constexpr (brings_records<Dequant>) return bytes + call.records.staged_bytes;
-    return bytes;
+    if constexpr (brings_records<Dequant>)
+        return call.records.stage_bytes;
+    else
+        return call.tiling.k_block_splits * Dequant::min_split_bytes;
 }
 
-// From a tile to its first split, which the records of a grid precede.
+// From a tile to what comes with a split of it.
 template <class Dequant, class Params>
-__device__ __forceinline__ int32_t front_bytes_of(const Params& call) {
-    if constexpr (brings_records<Dequant>) return call.records.front_bytes;
-    return 0;
+__device__ __forceinline__ int32_t split_offset(const Params& call, int32_t split) {
+    if constexpr (brings_records<Dequant>)
+        return call.records.begin(split);
+    else
+        return split * Dequant::min_split_bytes;
+}
+template <class Dequant, class Params>
+__device__ __forceinline__ int64_t tile_stride_of(const Params& call, int32_t tile_splits) {
+    if constexpr (brings_records<Dequant>)
+        return call.records.tile_bytes;
+    else
+        return int64_t{tile_splits} * Dequant::min_split_bytes;
 }
 
-// The copy of n splits of a tile; `from` is where split first_split of it is.
+// Copies are of whole vectors. Fronts of grids of more than three bits are, too.
+template <class Dequant>
+__device__ __forceinline__ int32_t align_down(int32_t offset) {
+    return code_bits(Dequant::type) > 3 ? offset : GridRecords::align_down(offset);
+}
+template <class Dequant>
+__device__ __forceinline__ int32_t align_up(int32_t offset) {
+    return code_bits(Dequant::type) > 3 ? offset : GridRecords::align_up(offset);
+}
+
+// The copy of n splits of a tile, at least one; `from` is where split first_split of it is. Where a
+// grid's stage begins within a unit, the records of this are copied apart.
 template <class Dequant, class Params>
 __device__ __forceinline__ StageItem<Dequant> stage_item(const Params& call, const std::byte* from,
                                                          int32_t first_split, int32_t n) {
     StageItem<Dequant> item;
-    item.from = from;
-    item.bytes = n * Dequant::min_split_bytes;
     if constexpr (brings_records<Dequant>) {
-        const int32_t column = 64 * Dequant::min_split * first_split;
-        const std::byte* tile =
-            from - first_split * Dequant::min_split_bytes - call.records.front_bytes;
-        item.second = tile + call.records.first_byte(column);
-        item.second_bytes = call.records.bytes(column, 64 * Dequant::min_split * n);
-        item.second_at = code_bytes_of_stage(call, Dequant::min_split_bytes);
+        const GridRecords& grid = call.records;
+        const int32_t begin = grid.begin(first_split), aligned = align_down<Dequant>(begin);
+        item.from = from - (begin - aligned);
+        item.bytes = align_up<Dequant>(grid.end(first_split, n)) - aligned;
+        if (!grid.begins_unit(first_split)) {
+            const int32_t records = grid.records(first_split);
+            const int32_t aligned_records = align_down<Dequant>(records);
+            item.second = from - (begin - aligned_records);
+            item.second_bytes = align_up<Dequant>(records + grid.front_bytes) - aligned_records;
+            item.second_at = grid.apart;
+        }
+    } else {
+        item.from = from;
+        item.bytes = n * Dequant::min_split_bytes;
     }
     return item;
 }
@@ -215,9 +237,11 @@ template <class Dequant, class Params>
 __device__ __forceinline__ typename Dequant::KBlock k_block_at(const Params& call, uint32_t at,
                                                                int32_t first_block) {
     if constexpr (brings_records<Dequant>) {
-        const int32_t column = 64 * first_block;
-        const uint32_t records = at + code_bytes_of_stage(call, Dequant::min_split_bytes);
-        return {at, records - call.records.first_byte(column), column, call.records};
+        const GridRecords& grid = call.records;
+        const int32_t records = grid.records(first_block);
+        const int32_t in_vector = records - align_down<Dequant>(records);
+        return {at - static_cast<uint32_t>(align_down<Dequant>(grid.begin(first_block))),
+                at + static_cast<uint32_t>(grid.apart + in_vector), first_block, grid};
     } else {
         return at;
     }

@@ -52,7 +52,7 @@ void launch_part(const DeviceFacts& device, const GemmArgs& gemm, const GroupedK
     cudaLaunchAttribute early = early_start();  // the kernels are for sm_90 alone
     config.attrs = &early;
     config.numAttrs = 1;
-    Sm90Call call{gemm, grid_records_of(gemm.weights.type, gemm.weights.k, 0), gate.values,
+    Sm90Call call{gemm, grid_records_of(gemm.weights.type, gemm.weights.k), gate.values,
                   gate.stride};
     void* arguments[] = {&call, &part};
     const bool linear = gemm.epilogue == Epilogue::linear;

@@ -61,7 +61,7 @@ void launch_grouped(const DeviceFacts& device, const GemmArgs& gemm, const Sm80K
                   {config.stages[0], config.stages[1], config.stages[2]},
                   can_copy(gemm.in, operand),
                   can_store_fours(gemm),
-                  grid_records_of(gemm.weights.type, gemm.weights.k, 0)};
+                  grid_records_of(gemm.weights.type, gemm.weights.k)};
     const int64_t n_groups = (gemm.weights.n_tiles + sm80_tiles_of_block - 1) / sm80_tiles_of_block;
     cudaLaunchConfig_t launch{};
     launch.gridDim = dim3(static_cast<unsigned>(std::min<int64_t>(

@@ -100,8 +100,13 @@ class Sm80Mainloop {
     static constexpr int scale_offset = k_blocks * sm80_code_stride<kind>;
 
     __device__ __forceinline__ Block block_of(int first, int u, int stage) const {
-        return {row_ + stage + u * Fetch::token_bytes, stages_ + stage + tiles_,
-                u * sm80_code_stride<kind>, first, 64 * (first + u)};
+        int codes = u * sm80_code_stride<kind>;
+        if constexpr (is_grid(kind)) {
+            const GridRecords& grid = call_.records;
+            codes = grid.codes(first + u) - grid.align_down(grid.begin(first));
+        }
+        return {row_ + stage + u * Fetch::token_bytes, stages_ + stage + tiles_, codes, first,
+                64 * (first + u)};
     }
 
     // Stage by stage. With few rows a full stage has no branches, so that its blocks overlap: at
@@ -185,9 +190,18 @@ class Sm80Mainloop {
         const std::byte* codes = tile + block.codes;
         const std::byte* scales = codes + block_code_bytes(type, 4);
         if constexpr (has_superblock(kind)) scales = tile + scale_offset;
-        if constexpr (is_grid(kind))
-            scales = tile + scale_offset - grid_record(type, 64 * int64_t{block.first});
+        if constexpr (is_grid(kind)) scales = tile + records_of(block);
         return Values::load(type, codes, scales, Sm80Lane().id, block.k0);
+    }
+
+    // Where a packed tile of the stage has the records of a block's unit.
+    __device__ __forceinline__ int records_of(const Block& block) const {
+        const GridRecords& grid = call_.records;
+        const int records = grid.records(block.k0 / 64);
+        if (!grid.begins_before(block.k0 / 64, block.first))
+            return records - grid.align_down(grid.begin(block.first));
+        return sm80_records_apart(grid, call_.stages[width].tile_bytes) + records -
+               grid.align_down(records);
     }
 
     __device__ __forceinline__ void dequantize(const Words& words, int step,
@@ -216,11 +230,11 @@ class Sm80Mainloop {
         const int number = block.k0 / 64;
         if (number < kept.until) return;
         const GridRecords& records = call_.records;
-        kept.until = number + static_cast<int>(records.blocks);
+        // A group begins with its unit, whose records are right before the codes.
+        kept.until = number + static_cast<int>(records.group_blocks);
         const auto lane = static_cast<uint32_t>(Sm80Lane().id);
-        const auto column = static_cast<int32_t>(block.k0 + 16 * (lane & 3));
-        const int begin = sm80_staged_records<kind>(records, block.first, k_blocks).begin;
-        kept.scales.load(records, tile + scale_offset + records.record(column) - begin, lane);
+        const int from_codes = records.record(static_cast<int>(lane & 3)) - records.front_bytes;
+        kept.scales.load(records, tile + block.codes + from_codes, lane);
     }
 
     __device__ __forceinline__ BlockWords load_block(const Block& block, int m,

@@ -34,26 +34,9 @@ __device__ __noinline__ void convert_tokens(DeviceRows in, const int64_t* offset
     }
 }
 
-// Grids with a dequantizer that takes records at a shared address and no table.
-constexpr bool is_grouped_grid(PackedType kind) {
-    return kind == PackedType::grid_2 || kind == PackedType::grid_3 || kind == PackedType::grid_4 ||
-           kind == PackedType::grid_8 || kind == PackedType::grid_e4m3;
-}
-
-// The records of a grid in a stage of n k_blocks from k_block `first` on: bytes from the tile on. A
-// dequantizer keeps the scales of groups that are whole k_blocks, and wants those that begin there;
-// else they are all that its columns touch.
-struct Sm80StagedRecords {
-    int begin, bytes;  // none if not positive
-};
-template <PackedType kind>
-__device__ __forceinline__ Sm80StagedRecords sm80_staged_records(const GridRecords& records,
-                                                                 int first, int n) {
-    const bool are_kept = is_grouped_grid(kind) && records.are_whole;
-    if (are_kept && records.reciprocal == 0) return {0, first == 0 ? records.record_bytes : 0};
-    const int past = are_kept ? static_cast<int>(records.blocks) - 1 : 0;
-    const int begin = records.record(64 * (first + past));
-    return {begin, records.record(64 * (first + n) - 1) + records.record_bytes - begin};
+// Where a stage has records that are copied apart, from its packed tile on.
+__device__ __forceinline__ int sm80_records_apart(const GridRecords& grid, int tile_bytes) {
+    return tile_bytes - grid.align_up(grid.front_bytes) - 16;
 }
 
 template <PackedType kind, Operand operand, class Shape, int width>
@@ -155,7 +138,7 @@ class Sm80Fetch {
             if (i + 32 * 16 <= bytes || i + 16 * lane < bytes) copy_async_16(to + i, from + i);
     }
 
-    // The same of a stage that is not full, once in k.
+    // The same for any number of bytes.
     static __device__ __forceinline__ void copy_rest(uint32_t to, const std::byte* from, int bytes,
                                                      int lane) {
 #pragma unroll 1
@@ -169,25 +152,39 @@ class Sm80Fetch {
     // The blocks of n k_blocks follow each other in memory.
     __device__ __forceinline__ void fetch_tile(const std::byte* tile, int first, int n, uint32_t to,
                                                int lane) const {
-        const uint32_t scales = to + scale_offset;
         if constexpr (is_grid(kind)) {
-            const std::byte* codes =
-                tile + call_.records.front_bytes + int64_t{first} * sm80_code_stride<kind>;
-            fetch_codes(codes, n, to, lane);
-            // `tile` and `to` are the lane's: 16 bytes apart, where records are copied by 8.
-            const Sm80StagedRecords of_stage = sm80_staged_records<kind>(call_.records, first, n);
-            const std::byte* records = tile - 16 * lane + of_stage.begin;
-            const uint32_t records_to = scales - 16 * lane;
-            if (8 * lane < of_stage.bytes) copy_async_8(records_to + 8 * lane, records + 8 * lane);
-#pragma unroll 1  // most stages have few records
-            for (int i = 8 * lane + 8 * 32; i < of_stage.bytes; i += 8 * 32)
-                copy_async_8(records_to + i, records + i);
+            fetch_grid(tile, first, n, to, lane);
         } else {
-            const BlockOffset from = block_offset(kind, call_.gemm.weights.k, int64_t{64} * first);
+            const BlockOffset from = block_offset(kind, int64_t{64} * first);
             fetch_codes(tile + from.codes, n, to, lane);
             if constexpr (has_superblock(kind))
-                copy<shared_scale_bytes(kind)>(scales, tile + from.scales, lane);
+                copy<shared_scale_bytes(kind)>(to + scale_offset, tile + from.scales, lane);
         }
+    }
+    // What its blocks take in memory, and the records of a unit that began before.
+    __device__ __forceinline__ void fetch_grid(const std::byte* tile, int first, int n, uint32_t to,
+                                               int lane) const {
+        const GridRecords& grid = call_.records;
+        const int begin = grid.align_down(grid.begin(first));
+        int bytes = grid.align_up(grid.end(first, n)) - begin;
+        if constexpr (sm80_copies_records_apart<kind>(2)) {
+            if (!grid.begins_unit(first)) {
+                const int records = grid.align_down(grid.records(first));
+                const int n_bytes = grid.align_up(grid.records(first) + grid.front_bytes) - records;
+                if (16 * lane < n_bytes)
+                    copy_async_16(to + sm80_records_apart(grid, call_.stages[width].tile_bytes),
+                                  tile + records);
+            }
+        }
+        tile += begin;
+        if (n == k_blocks) {
+            constexpr int whole = k_blocks * sm80_code_stride<kind> / 512 * 512;
+            copy<whole>(to, tile, lane);
+            tile += whole;
+            to += whole;
+            bytes -= whole;
+        }
+        copy_rest(to, tile, bytes, lane);
     }
     __device__ __forceinline__ void fetch_codes(const std::byte* from, int n, uint32_t to,
                                                 int lane) const {

@@ -14,8 +14,8 @@
 
 #include <algorithm>
 
+#include "libmoe/cuda/dequant/grid_records.hpp"
 #include "libmoe/cuda/device_facts.hpp"
-#include "libmoe/packed/layout.hpp"
 
 namespace moe::cuda {
 
@@ -76,26 +76,28 @@ constexpr int sm80_k_blocks = [] {
 }();
 
 // Bytes from one block's codes to the next in a stage: scales lie between them, but superblock
-// scales and the records of a grid, which come once, behind the codes of all blocks.
+// scales, which come once, behind the codes of all blocks. Those of a grid lie as in memory.
 template <PackedType kind>
-constexpr int sm80_code_stride = has_superblock(kind) || is_grid(kind) ? block_code_bytes(kind, 4)
-                                                                       : block_bytes(kind, 4);
+constexpr int sm80_code_stride = has_superblock(kind) ? block_code_bytes(kind, 4)
+                                                      : block_bytes(kind, 4);
 
-// Records of a grid that a stage of n blocks of 64 k can touch. It begins on a multiple of its own
-// columns.
-MOE_HOST_DEVICE constexpr int32_t grid_records_of(PackedType type, int32_t n) {
-    const int32_t group = grid_group(type), columns = 64 * n;
-    if (group == 0 || group % columns == 0) return 1;
-    return (columns + group - 1) / group + (columns % group == 0 ? 0 : 1);
+// A stage may begin within a unit of a grid, whose records values one by one want again: they are
+// copied apart, to its end.
+template <PackedType kind>
+MOE_HOST_DEVICE constexpr bool sm80_copies_records_apart(int32_t unit_blocks) {
+    return is_grid(kind) && !is_grouped_grid(kind) && unit_blocks > 1;
 }
 
 // The bytes of one packed tile in a stage.
 template <PackedType kind, int k_blocks>
 MOE_HOST_DEVICE constexpr int32_t sm80_staged_tile_bytes(PackedType type) {
     constexpr int32_t n = k_blocks;
-    int32_t scales = 0;
-    if constexpr (has_superblock(kind)) scales = shared_scale_bytes(kind);
-    if constexpr (is_grid(kind)) scales = grid_records_of(type, n) * grid_record_bytes(type);
+    if constexpr (is_grid(kind)) {
+        const bool apart = sm80_copies_records_apart<kind>(grid_unit_blocks(type));
+        return (staged_grid_bytes(type, n) + 15) / 16 * 16 +
+               (apart ? staged_record_bytes(type) : 0);
+    }
+    const int32_t scales = has_superblock(kind) ? shared_scale_bytes(kind) : 0;
     return (n * sm80_code_stride<kind> + scales + 15) / 16 * 16;
 }
 

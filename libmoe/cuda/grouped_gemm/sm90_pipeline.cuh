@@ -90,6 +90,15 @@ struct StagedTile {
     __device__ __forceinline__ uint32_t codes(uint32_t data, uint32_t in_stage) const {
         return data + offset + in_stage * staged_block_bytes(type);
     }
+    // The codes of a grid's block, number `block` of the matrix.
+    __device__ __forceinline__ uint32_t grid_codes(uint32_t data, uint32_t in_stage,
+                                                   uint32_t block) const {
+        const auto number = static_cast<int32_t>(block);
+        const int32_t first = number - static_cast<int32_t>(in_stage);
+        return data + offset +
+               static_cast<uint32_t>(records.codes(number) -
+                                     records.align_down(records.begin(first)));
+    }
     __device__ __forceinline__ uint32_t scales(uint32_t data, uint32_t in_stage) const {
         if constexpr (has_superblock(type))
             return codes(data, per_stage);
@@ -104,13 +113,13 @@ struct StagedTile {
                                                 uint32_t block) {
         if constexpr (is_grid(type)) {
             if (block < kept_until) return;
-            kept_until = block + records.blocks;
-            const auto column = static_cast<int32_t>(64 * block + 16 * (lane & 3));
-            // Those of a stage are behind its codes, from the 16 bytes on that have the first one.
-            const auto first = static_cast<int32_t>(64 * (block - in_stage));
-            const auto in_records =
-                static_cast<uint32_t>(records.record(column) - records.first_byte(first));
-            to.load(records, codes(data, per_stage) + in_records, lane);
+            // A group begins with its unit, whose records are right before the codes.
+            kept_until = block + records.group_blocks;
+            const int32_t own = records.record(static_cast<int32_t>(lane & 3));
+            to.load(records,
+                    grid_codes(data, in_stage, block) -
+                        static_cast<uint32_t>(records.front_bytes - own),
+                    lane);
         } else if constexpr (has_superblock(type)) {
             const uint32_t number = Kept::holds_address ? in_stage : block % 4;
             if (number == 0) to.load(scales(data, 0), lane);
@@ -121,7 +130,7 @@ struct StagedTile {
                                                             uint32_t block) {
         const uint32_t from = codes(data, in_stage);
         if constexpr (is_grid(type)) {
-            return Dequant::load(from, lane);
+            return Dequant::load(grid_codes(data, in_stage, block), lane);
         } else if constexpr (has_superblock(type)) {
             keep_scales(kept, data, in_stage, block);
             return Dequant::load(from, kept, lane, block % 4);

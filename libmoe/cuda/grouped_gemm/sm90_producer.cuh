@@ -83,7 +83,7 @@ template <PackedType type>
 struct StageCopy {
     const Sm90Call& call;
     uint32_t lane, width, n_weight_tiles, token_bytes;
-    const std::byte* weights;  // this lane's packed tile; of a grid its codes
+    const std::byte* weights;  // this lane's packed tile
     const std::byte* tokens;   // rows of the work tile in block column 0
     int64_t column_bytes;
     const float* codebook;
@@ -96,7 +96,6 @@ struct StageCopy {
         token_bytes = gemm.in.index ? 0 : round_up(work_tile.n_rows, 8) * 128;
         weights = gemm.weights.data + work_tile.expert * gemm.weights.expert_stride +
                   (first + static_cast<int64_t>(lane)) * bytes_of_tile();
-        if constexpr (is_grid(type)) weights += gemm.records.front_bytes;
         tokens = gemm.in_bytes() + int64_t(work_tile.row) * 128;
         column_bytes = int64_t(gemm.in_capacity) * 128;
         codebook = gemm.weights.codebook + int64_t(work_tile.expert) * 64;
@@ -131,14 +130,11 @@ struct StageCopy {
         const uint32_t code_bytes = n * staged_block_bytes(type);
         const uint32_t to_scales = to + per_stage * staged_block_bytes(type);
         if constexpr (is_grid(type)) {
-            const std::byte* records = weights - call.records.front_bytes +
-                                       call.records.first_byte(64 * static_cast<int32_t>(block));
-            bulk_load_once(to, weights + int64_t{block} * staged_block_bytes(type), code_bytes,
-                           full);
-            if (tile_bytes > code_bytes)
-                bulk_load_once(to_scales, records, tile_bytes - code_bytes, full);
+            const GridRecords& grid = call.records;
+            const int32_t begin = grid.align_down(grid.begin(static_cast<int32_t>(block)));
+            bulk_load_once(to, weights + begin, tile_bytes, full);
         } else {
-            const BlockOffset offset = block_offset(type, any_k, int64_t(block) * 64);
+            const BlockOffset offset = block_offset(type, int64_t(block) * 64);
             if (has_superblock(type) && per_stage < 4) {
                 if constexpr (staged_block_bytes(type) > 0)
                     bulk_load_once(to, weights + offset.codes, code_bytes, full);
@@ -151,18 +147,17 @@ struct StageCopy {
     }
     __device__ int64_t bytes_of_tile() const {
         if constexpr (is_grid(type))
-            return call.records.front_bytes +
-                   int64_t{call.weights.k / 64} * staged_block_bytes(type);
+            return call.records.tile_bytes;
         else
             return tile_bytes(type, call.weights.k);
     }
     // Bytes of n blocks of a packed tile with their scales.
     __device__ uint32_t copied_bytes(uint32_t block, uint32_t n) const {
         if constexpr (!is_grid(type)) return staged_tile_bytes(type, n);
-        const auto first = static_cast<int32_t>(64 * block);
-        const int32_t of_records = call.records.bytes(first, 64 * static_cast<int32_t>(n));
-        const bool come = call.records.come_with(block);
-        return n * staged_block_bytes(type) + (come ? static_cast<uint32_t>(of_records) : 0);
+        const GridRecords& grid = call.records;
+        const auto first = static_cast<int32_t>(block);
+        return static_cast<uint32_t>(grid.align_up(grid.end(first, static_cast<int32_t>(n))) -
+                                     grid.align_down(grid.begin(first)));
     }
 
     template <class Pipeline>

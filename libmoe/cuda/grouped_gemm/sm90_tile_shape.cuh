@@ -113,8 +113,8 @@ __host__ __device__ constexpr uint32_t superblock_scale_bytes(PackedType type) {
 __host__ __device__ constexpr uint32_t grid_record_room(PackedType type, uint32_t n) {
     return is_grid(type) ? n * grouped_grid_record_bytes + 16 : 0;
 }
-// Bytes of n blocks of one packed tile in a stage. Blocks follow each other; a type with superblock
-// scales has at most four, with the scales behind the codes, as those of a grid are.
+// Bytes of n blocks of one packed tile in a stage. Blocks follow each other, as they do in memory;
+// a type with superblock scales has at most four, with the scales behind the codes.
 __host__ __device__ constexpr uint32_t staged_block_bytes(PackedType type) {
     return static_cast<uint32_t>(has_superblock(type) ? block_code_bytes(type, 4)
                                                       : block_bytes(type, 4));
