@@ -197,41 +197,36 @@ struct GridDequant : Base {
     }
 };
 
+// GemvDequant of a grid with scales of a form.
+template <PackedType kind, GridForm form, CodebookMode mode = CodebookMode::none>
+struct GemvGrid;
+
 // Codes of 2 to 4 bits.
-template <PackedType kind>
-struct GridCodeBytes {
-    template <GridForm form>
-    struct Of : GridDequant<GemvCodeBytes<kind, 32>, form> {
-        using Base = GemvCodeBytes<kind, 32>;
-        using Factors = GridRowFactors;
-        template <int n>
-        struct Words : Base::template Codes<n> {
-            GridFactors<code_bits(kind), form> factors;
-        };
-        template <int n>
-        static __device__ __forceinline__ void load(Words<n>& words, const GridKBlock& k_block,
-                                                    int32_t block, int32_t lane) {
-            words.factors.load(k_block.grid, k_block.record(block, lane, n), lane >> 2);
-            load_grid_codes<Base::bits>(words.codes, k_block, block, lane);
-        }
-        template <int n>
-        static __device__ __forceinline__ GridRowFactors factors(const Words<n>& words) {
-            float2 scale = words.factors.scales.values();
-            scale.y *= 1.0f / (1 << Base::code_bit(1));
-            return {scale, words.factors.zeros.of_operands(*words.factors.grid)};
-        }
+template <PackedType kind, GridForm form>
+requires(code_bits(kind) <= 4 && !has_codebook(kind)) struct GemvGrid<kind, form>
+    : GridDequant<GemvCodeBytes<kind, 32>, form> {
+    using Base = GemvCodeBytes<kind, 32>;
+    using Factors = GridRowFactors;
+    template <int n>
+    struct Words : Base::template Codes<n> {
+        GridFactors<code_bits(kind), form> factors;
     };
+    template <int n>
+    static __device__ __forceinline__ void load(Words<n>& words, const GridKBlock& k_block,
+                                                int32_t block, int32_t lane) {
+        words.factors.load(k_block.grid, k_block.record(block, lane, n), lane >> 2);
+        load_grid_codes<Base::bits>(words.codes, k_block, block, lane);
+    }
+    template <int n>
+    static __device__ __forceinline__ GridRowFactors factors(const Words<n>& words) {
+        float2 scale = words.factors.scales.values();
+        scale.y *= 1.0f / (1 << Base::code_bit(1));
+        return {scale, words.factors.zeros.of_operands(*words.factors.grid)};
+    }
 };
 
-template <>
-struct GemvDequant<PackedType::grid_2> : GridCodeBytes<PackedType::grid_2>::Of<GridForm::any> {};
-template <>
-struct GemvDequant<PackedType::grid_3> : GridCodeBytes<PackedType::grid_3>::Of<GridForm::any> {};
-template <>
-struct GemvDequant<PackedType::grid_4> : GridCodeBytes<PackedType::grid_4>::Of<GridForm::any> {};
-
 template <GridForm form>
-struct GridBytes : GridDequant<GemvDequantBase<PackedType::grid_8>, form> {
+struct GemvGrid<PackedType::grid_8, form> : GridDequant<GemvDequantBase<PackedType::grid_8>, form> {
     using Operand = Bytes<false>;
     static constexpr uint32_t ones = 0x01010101u;
     using Factors = GridRowFactors;
@@ -256,11 +251,10 @@ struct GridBytes : GridDequant<GemvDequantBase<PackedType::grid_8>, form> {
                 words.factors.zeros.of_operands(*words.factors.grid)};
     }
 };
-template <>
-struct GemvDequant<PackedType::grid_8> : GridBytes<GridForm::any> {};
 
 template <GridForm form>
-struct GridE4m3 : GridDequant<GemvDequantBase<PackedType::grid_e4m3>, form> {
+struct GemvGrid<PackedType::grid_e4m3, form>
+    : GridDequant<GemvDequantBase<PackedType::grid_e4m3>, form> {
     using Operand = F16;
     template <int n>
     struct Words : GemvByteCodes<n> {
@@ -284,33 +278,30 @@ struct GridE4m3 : GridDequant<GemvDequantBase<PackedType::grid_e4m3>, form> {
         return {scale.x, scale.y};
     }
 };
-template <>
-struct GemvDequant<PackedType::grid_e4m3> : GridE4m3<GridForm::any> {};
 
-template <CodebookMode mode>
-struct GridCodebook {
-    template <GridForm form>
-    struct Of : GridDequant<GemvCodebookCodes<PackedType::grid_codebook, mode>, form> {
-        using Base = GemvCodebookCodes<PackedType::grid_codebook, mode>;
-        template <int n>
-        struct Words : Base::template Codes<n> {
-            GridScaleBits<form> scales;
-        };
-        template <int n>
-        static __device__ __forceinline__ void load(Words<n>& words, const GridKBlock& k_block,
-                                                    int32_t block, int32_t lane) {
-            words.scales.load(k_block.grid, k_block.record(block, lane, n), lane >> 2);
-            load_grid_codes<Base::bits>(words.codes, k_block, block, lane);
-        }
-        template <int n>
-        static __device__ __forceinline__ RowScales factors(const Words<n>& words) {
-            const float2 scale = words.scales.values();
-            return {scale.x, scale.y};
-        }
+template <GridForm form, CodebookMode mode>
+struct GemvGrid<PackedType::grid_codebook, form, mode>
+    : GridDequant<GemvCodebookCodes<PackedType::grid_codebook, mode>, form> {
+    using Base = GemvCodebookCodes<PackedType::grid_codebook, mode>;
+    template <int n>
+    struct Words : Base::template Codes<n> {
+        GridScaleBits<form> scales;
     };
+    template <int n>
+    static __device__ __forceinline__ void load(Words<n>& words, const GridKBlock& k_block,
+                                                int32_t block, int32_t lane) {
+        words.scales.load(k_block.grid, k_block.record(block, lane, n), lane >> 2);
+        load_grid_codes<Base::bits>(words.codes, k_block, block, lane);
+    }
+    template <int n>
+    static __device__ __forceinline__ RowScales factors(const Words<n>& words) {
+        const float2 scale = words.scales.values();
+        return {scale.x, scale.y};
+    }
 };
-template <CodebookMode mode>
-struct GemvDequant<PackedType::grid_codebook, mode>
-    : GridCodebook<mode>::template Of<GridForm::any> {};
+
+template <PackedType kind, CodebookMode mode>
+requires(is_grid(kind)) struct GemvDequant<kind, mode> : GemvGrid<kind, GridForm::any, mode> {
+};
 
 }  // namespace moe::cuda

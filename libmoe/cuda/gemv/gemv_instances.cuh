@@ -127,12 +127,12 @@ GemvKernels grid_kernels(PackedType type, CodebookMode codebook_mode) {
 // The grids that most files have, by the type of their scales.
 template <class Pipeline>
 GemvKernels grid_form_kernels(PackedType type, CodebookMode codebook_mode) {
-    return kernels_among<
-        Pipeline, typename GridCodeBytes<PackedType::grid_4>::template Of<GridForm::f16>,
-        typename GridCodeBytes<PackedType::grid_4>::template Of<GridForm::bf16>,
-        GridBytes<GridForm::f16>, GridBytes<GridForm::bf16>, GridBytes<GridForm::f32>,
-        GridE4m3<GridForm::f32>, GridE4m3<GridForm::e8m0>,
-        typename GridCodebook<CodebookMode::shared_lanes>::template Of<GridForm::f32>>(
+    using enum PackedType;
+    return kernels_among<Pipeline, GemvGrid<grid_4, GridForm::f16>,
+                         GemvGrid<grid_4, GridForm::bf16>, GemvGrid<grid_8, GridForm::f16>,
+                         GemvGrid<grid_8, GridForm::bf16>, GemvGrid<grid_8, GridForm::f32>,
+                         GemvGrid<grid_e4m3, GridForm::f32>, GemvGrid<grid_e4m3, GridForm::e8m0>,
+                         GemvGrid<grid_codebook, GridForm::f32, CodebookMode::shared_lanes>>(
         type, codebook_mode);
 }
 
