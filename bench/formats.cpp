@@ -50,6 +50,7 @@ constexpr Unnamed unnamed[] = {
     packed_int("int4_g64", 4, 64),
     packed_int("int4_g128", 4, 128),
     packed_int("int4_row", 4, -1),
+    {"int4_nibbles", MOE_TYPE_INT, 4, 1, 128, MOE_TYPE_BF16, MOE_PACKING_NIBBLE_LOW_FIRST},
     packed_int("int8_g32", 8, 32),
     packed_int("int8_g128", 8, 128),
     {"int8_row", MOE_TYPE_I8, 0, 1, -1, MOE_TYPE_F32},

@@ -48,6 +48,8 @@ bool is_measured_by_name(cpu::GemvFormat format) {
     using cpu::GemvFormat;
     switch (format) {
         case GemvFormat::none:
+        case GemvFormat::int4_nibbles:
+        case GemvFormat::fp4_grid:
         case GemvFormat::pack4:
         case GemvFormat::pack8:
         case GemvFormat::pack:

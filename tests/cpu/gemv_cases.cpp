@@ -59,6 +59,24 @@ std::vector<moe_format> int_formats() {
     return all;
 }
 
+// Two's complement and FP4 in groups.
+std::vector<moe_format> nibble_formats() {
+    std::vector<moe_format> all;
+    for (const auto type : {MOE_TYPE_INT, MOE_TYPE_E2M1})
+        for (const auto scale_type : {MOE_TYPE_F32, MOE_TYPE_F16, MOE_TYPE_BF16, MOE_TYPE_F8_E8M0})
+            for (const int32_t group : {64, 128, -1}) {
+                if (type == MOE_TYPE_INT && scale_type == MOE_TYPE_F8_E8M0) continue;
+                moe_format format = format_of(type);
+                format.bits = type == MOE_TYPE_INT ? 4 : 0;
+                format.group_rows = 1;
+                format.group_columns = group;
+                format.scale_type = scale_type;
+                format.packing = MOE_PACKING_NIBBLE_LOW_FIRST;
+                all.push_back(format);
+            }
+    return all;
+}
+
 }  // namespace
 
 std::vector<Arithmetic> families() {
@@ -104,6 +122,7 @@ std::vector<FormatTraits> known_formats() {
         given.codebook = MOE_CODEBOOK_GIVEN;
         all.push_back(traits_of(given));
     }
+    for (const moe_format& format : nibble_formats()) all.push_back(traits_of(format));
     moe_format nvfp4 = find_format("nvfp4")->format;
     nvfp4.pre_quant_scale = 1;
     all.push_back(traits_of(nvfp4));
@@ -139,9 +158,19 @@ void fill_with_bytes(test::Stored& stored) {
     for (const size_t place : test::f16_places(stored.traits->format))
         for (size_t at = place; at < stored.data.size(); at += block)
             store(stored.data.data() + at, float_to_f16(0.01f + 0.0001f * (at % 64)));
-    if (stored.traits->format.scale_type == MOE_TYPE_F8_E4M3) {
+    const moe_type scale_type = stored.traits->format.scale_type;
+    if (scale_type == MOE_TYPE_F8_E4M3 || scale_type == MOE_TYPE_F8_E8M0) {
+        const bool is_e8m0 = scale_type == MOE_TYPE_F8_E8M0;
         for (size_t at = 0; at < stored.scales.size(); ++at)
-            stored.scales[at] = static_cast<std::byte>(0x30 + at % 16);
+            stored.scales[at] = static_cast<std::byte>(is_e8m0 ? 0x78 + at % 4 : 0x30 + at % 16);
+        return;
+    }
+    if (scale_type == MOE_TYPE_F16 || scale_type == MOE_TYPE_BF16) {
+        for (size_t at = 0; at + 2 <= stored.scales.size(); at += 2) {
+            const float scale = 0.01f + 0.001f * static_cast<float>(at % 32);
+            store(stored.scales.data() + at,
+                  scale_type == MOE_TYPE_F16 ? float_to_f16(scale) : float_to_bf16(scale));
+        }
         return;
     }
     for (size_t at = 0; at + 4 <= stored.scales.size(); at += 4)

@@ -156,8 +156,9 @@ TEST(Gemv, FamiliesOfArmReadTheirFormats) {
     if (!has_neon()) GTEST_SKIP() << "no NEON with dot products of bytes";
     using enum GemvFormat;
     constexpr GemvFormat of_integers[] = {
-        q4_0,   q4_1,    q5_0,   q5_1,    q8_0,  q2_k,  q3_k,  q4_k,       q5_k,       q6_k, iq4_nl,
-        iq4_xs, iq2_xxs, iq2_xs, iq3_xxs, iq3_s, mxfp4, nvfp4, mxfp4_gguf, nvfp4_gguf, int4, int8};
+        q4_0,  q4_1,  q5_0,       q5_1,       q8_0,    q2_k,         q3_k,     q4_k,
+        q5_k,  q6_k,  iq4_nl,     iq4_xs,     iq2_xxs, iq2_xs,       iq3_xxs,  iq3_s,
+        mxfp4, nvfp4, mxfp4_gguf, nvfp4_gguf, int4,    int4_nibbles, fp4_grid, int8};
     constexpr GemvFormat of_values[] = {f32,         f16,         bf16,        fp8,
                                         kbit2,       kbit3,       kbit4,       kbit5,
                                         kbit2_given, kbit3_given, kbit4_given, kbit5_given};

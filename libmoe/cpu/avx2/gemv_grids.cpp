@@ -33,6 +33,8 @@ const WordKernels* avx2_grid_kernels(GemvFormat format) {
         MOE_FORMAT(mxfp4, Mxfp4Format)
         MOE_FORMAT(nvfp4, Nvfp4Format)
         MOE_FORMAT(int4, Int4Format)
+        MOE_FORMAT(int4_nibbles, Int4NibblesFormat)
+        MOE_FORMAT(fp4_grid, Fp4GridFormat)
         MOE_FORMAT(pack4, Pack4Format)
 #undef MOE_FORMAT
         case GemvFormat::pack8:

@@ -35,6 +35,8 @@ const IntegerKernels* avx512vnni_grid_kernels(GemvFormat format) {
         MOE_FORMAT(mxfp4, Mxfp4Format)
         MOE_FORMAT(nvfp4, Nvfp4Format)
         MOE_FORMAT(int4, Int4Format)
+        MOE_FORMAT(int4_nibbles, Int4NibblesFormat)
+        MOE_FORMAT(fp4_grid, Fp4GridFormat)
         MOE_FORMAT(pack4, Pack4Format)
         MOE_FORMAT(int8, Int8Format)
 #undef MOE_FORMAT

@@ -43,6 +43,8 @@ enum class GemvFormat : uint8_t {
     mxfp4,
     nvfp4,
     int4,
+    int4_nibbles,
+    fp4_grid,
     int8,
     // pack_quantized with any zero points: of four bits, eight bits, and other numbers of bits
     pack4,

@@ -86,6 +86,8 @@ GemvFormat int_format(const moe_format& format) {
             return gptq_format(format.bits);
         case MOE_PACKING_AWQ:
             return GemvFormat::awq;
+        case MOE_PACKING_NIBBLE_LOW_FIRST:
+            return GemvFormat::int4_nibbles;
         default:
             return GemvFormat::none;
     }
@@ -94,8 +96,9 @@ GemvFormat int_format(const moe_format& format) {
 GemvFormat e2m1_format(const moe_format& format) {
     if (format.scale_type == MOE_TYPE_F8_E8M0 && format.group_columns == 32)
         return GemvFormat::mxfp4;
-    const bool is_nvfp4 = format.scale_type == MOE_TYPE_F8_E4M3 && format.group_columns == 16;
-    return is_nvfp4 ? GemvFormat::nvfp4 : GemvFormat::none;
+    if (format.scale_type == MOE_TYPE_F8_E4M3)
+        return format.group_columns == 16 ? GemvFormat::nvfp4 : GemvFormat::none;
+    return is_grid_group(format.group_columns) ? GemvFormat::fp4_grid : GemvFormat::none;
 }
 
 GemvFormat kbit_format(const moe_format& format) {
@@ -360,6 +363,8 @@ ColumnOrder order_of(GemvFormat format) {
         case GemvFormat::mxfp4_x16:
         case GemvFormat::nvfp4_x16:
         case GemvFormat::int4:
+        case GemvFormat::int4_nibbles:
+        case GemvFormat::fp4_grid:
         case GemvFormat::pack4:
         case GemvFormat::gptq4:
         case GemvFormat::bnb4:

@@ -30,6 +30,8 @@ const GemvKernels* i8mm_grid_kernels(GemvFormat format, int32_t parts) {
         MOE_FORMAT(mxfp4, Mxfp4Format)
         MOE_FORMAT(nvfp4, Nvfp4Format)
         MOE_FORMAT(int4, Int4Format)
+        MOE_FORMAT(int4_nibbles, Int4NibblesFormat)
+        MOE_FORMAT(fp4_grid, Fp4GridFormat)
         MOE_FORMAT(int8, Int8Format)
 #undef MOE_FORMAT
         default:

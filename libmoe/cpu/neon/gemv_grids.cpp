@@ -27,6 +27,8 @@ const GemvKernels* neon_grid_kernels(GemvFormat format, int32_t parts) {
         MOE_FORMAT(mxfp4, Mxfp4Format)
         MOE_FORMAT(nvfp4, Nvfp4Format)
         MOE_FORMAT(int4, Int4Format)
+        MOE_FORMAT(int4_nibbles, Int4NibblesFormat)
+        MOE_FORMAT(fp4_grid, Fp4GridFormat)
         MOE_FORMAT(int8, Int8Format)
 #undef MOE_FORMAT
         default:
