@@ -61,19 +61,26 @@ std::vector<moe_format> int_formats() {
 
 // Two's complement and FP4 in groups.
 std::vector<moe_format> nibble_formats() {
+    struct Row {
+        moe_type type, scale_type;
+        int32_t group;
+    };
+    constexpr Row rows[] = {
+        {MOE_TYPE_INT, MOE_TYPE_F32, 64},      {MOE_TYPE_INT, MOE_TYPE_F16, -1},
+        {MOE_TYPE_INT, MOE_TYPE_BF16, 128},    {MOE_TYPE_E2M1, MOE_TYPE_F32, -1},
+        {MOE_TYPE_E2M1, MOE_TYPE_F16, 128},    {MOE_TYPE_E2M1, MOE_TYPE_BF16, 32},
+        {MOE_TYPE_E2M1, MOE_TYPE_F8_E8M0, 64},
+    };
     std::vector<moe_format> all;
-    for (const auto type : {MOE_TYPE_INT, MOE_TYPE_E2M1})
-        for (const auto scale_type : {MOE_TYPE_F32, MOE_TYPE_F16, MOE_TYPE_BF16, MOE_TYPE_F8_E8M0})
-            for (const int32_t group : {64, 128, -1}) {
-                if (type == MOE_TYPE_INT && scale_type == MOE_TYPE_F8_E8M0) continue;
-                moe_format format = format_of(type);
-                format.bits = type == MOE_TYPE_INT ? 4 : 0;
-                format.group_rows = 1;
-                format.group_columns = group;
-                format.scale_type = scale_type;
-                format.packing = MOE_PACKING_NIBBLE_LOW_FIRST;
-                all.push_back(format);
-            }
+    for (const Row& row : rows) {
+        moe_format format = format_of(row.type);
+        format.bits = row.type == MOE_TYPE_INT ? 4 : 0;
+        format.group_rows = 1;
+        format.group_columns = row.group;
+        format.scale_type = row.scale_type;
+        format.packing = MOE_PACKING_NIBBLE_LOW_FIRST;
+        all.push_back(format);
+    }
     return all;
 }
 
