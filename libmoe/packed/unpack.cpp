@@ -127,8 +127,8 @@ class Blocks {
   private:
     static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-    // Of a grid: the columns of a unit and the bytes of its records. A row has a record for every
-    // 256 columns or more, so that 64 records are no more than the codes of their columns.
+    // A grid's unit has so many columns, and records of record_bytes(). A row has a record for
+    // every 256 columns or more, so that 64 records are no more than the codes of their columns.
     int64_t unit_columns() const {
         int64_t columns = 64;
         if (grid_.group != 0) {

@@ -38,8 +38,7 @@ int32_t min_split_bytes_of(PackedType type) {
 // Bytes of a pipeline stage: codes and scales of k_block_splits splits.
 int32_t stage_bytes_of(PackedType type, int32_t k_block_splits) {
     if (!is_grid(type)) return k_block_splits * min_split_bytes_of(type);
-    const int32_t blocks = cuda::staged_grid_bytes(type, k_block_splits);
-    return (blocks + 15) / 16 * 16 + cuda::staged_record_bytes(type);
+    return cuda::grid_records_of(type, 64, k_block_splits).stage_bytes;
 }
 int32_t splits_of(const PackedMatrix& matrix) {
     return matrix.k / (64 * min_split_blocks_of(matrix.type));

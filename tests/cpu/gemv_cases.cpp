@@ -59,29 +59,15 @@ std::vector<moe_format> int_formats() {
     return all;
 }
 
-// Two's complement and FP4 in groups.
 std::vector<moe_format> nibble_formats() {
-    struct Row {
-        moe_type type, scale_type;
-        int32_t group;
-    };
-    constexpr Row rows[] = {
-        {MOE_TYPE_INT, MOE_TYPE_F32, 64},      {MOE_TYPE_INT, MOE_TYPE_F16, -1},
-        {MOE_TYPE_INT, MOE_TYPE_BF16, 128},    {MOE_TYPE_E2M1, MOE_TYPE_F32, -1},
-        {MOE_TYPE_E2M1, MOE_TYPE_F16, 128},    {MOE_TYPE_E2M1, MOE_TYPE_BF16, 32},
-        {MOE_TYPE_E2M1, MOE_TYPE_F8_E8M0, 64},
-    };
-    std::vector<moe_format> all;
-    for (const Row& row : rows) {
-        moe_format format = format_of(row.type);
-        format.bits = row.type == MOE_TYPE_INT ? 4 : 0;
-        format.group_rows = 1;
-        format.group_columns = row.group;
-        format.scale_type = row.scale_type;
-        format.packing = MOE_PACKING_NIBBLE_LOW_FIRST;
-        all.push_back(format);
-    }
-    return all;
+    using test::nibble_format;
+    return {nibble_format(MOE_TYPE_INT, MOE_TYPE_F32, 64),
+            nibble_format(MOE_TYPE_INT, MOE_TYPE_F16, -1),
+            nibble_format(MOE_TYPE_INT, MOE_TYPE_BF16, 128),
+            nibble_format(MOE_TYPE_E2M1, MOE_TYPE_F32, -1),
+            nibble_format(MOE_TYPE_E2M1, MOE_TYPE_F16, 128),
+            nibble_format(MOE_TYPE_E2M1, MOE_TYPE_BF16, 32),
+            nibble_format(MOE_TYPE_E2M1, MOE_TYPE_F8_E8M0, 64)};
 }
 
 }  // namespace

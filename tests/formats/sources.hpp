@@ -208,6 +208,19 @@ inline moe_format bnb_format(moe_codebook codebook, int32_t block, bool nested) 
     return format;
 }
 
+// Two's complement (INT) or FP4 (E2M1), two codes per byte.
+inline moe_format nibble_format(moe_type type, moe_type scale_type, int32_t group) {
+    moe_format format{};
+    format.struct_size = sizeof format;
+    format.type = type;
+    format.bits = type == MOE_TYPE_INT ? 4 : 0;
+    format.group_rows = 1;
+    format.group_columns = group;
+    format.scale_type = scale_type;
+    format.packing = MOE_PACKING_NIBBLE_LOW_FIRST;
+    return format;
+}
+
 // Every packing, width, kind of zero point and scale type at least once.
 inline std::vector<moe_format> whole_formats() {
     std::vector<moe_format> formats;

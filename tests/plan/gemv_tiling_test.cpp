@@ -158,8 +158,7 @@ int32_t max_slots_of_block(const GemvProblem& call, const GemvTiling& tiling) {
 void expect_smem_fits(const GemvTiling& tiling, PackedType type) {
     const GemvSmemLayout& s = tiling.shared;
     const int32_t stage = is_grid(type)
-                              ? cuda::grid_records_of(type, 64, tiling.k_block_splits).apart +
-                                    cuda::staged_record_bytes(type)
+                              ? cuda::grid_records_of(type, 64, tiling.k_block_splits).stage_bytes
                               : tiling.k_block_splits * min_split_bytes(type);
     const int32_t pipeline = tiling.n_warps * tiling.n_stages * stage;
     EXPECT_LE(s.pipeline + pipeline, s.total);
@@ -305,6 +304,8 @@ TEST(GemvTiling, StagesHoldTheirBlocksAndRecords) {
                             EXPECT_LE(grid.align_up(end), grid.tile_bytes);
                             const int32_t bytes = grid.align_up(end) - grid.align_down(begin);
                             EXPECT_LE(bytes, grid.apart);
+                            EXPECT_EQ(grid.stage_bytes - grid.apart,
+                                      cuda::staged_record_bytes(type));
                             if (cuda::grouped_reads_grid(type)) {
                                 EXPECT_LE(bytes, n * (block_code_bytes(type, 4) +
                                                       cuda::grouped_grid_record_bytes) +

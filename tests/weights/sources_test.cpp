@@ -363,12 +363,7 @@ TEST(NibbleGrids, PackWithoutLoss) {
                  {MOE_TYPE_E2M1, MOE_TYPE_F8_E8M0, 64}, {MOE_TYPE_E2M1, MOE_TYPE_F8_E8M0, 128},
                  {MOE_TYPE_E2M1, MOE_TYPE_BF16, 128},   {MOE_TYPE_E2M1, MOE_TYPE_F8_E4M3, 32}};
     for (const auto& c : cases) {
-        moe_format format = format_of(c.type);
-        format.bits = c.type == MOE_TYPE_INT ? 4 : 0;
-        format.group_rows = 1;
-        format.group_columns = c.group;
-        format.scale_type = c.scale_type;
-        format.packing = MOE_PACKING_NIBBLE_LOW_FIRST;
+        const moe_format format = test::nibble_format(c.type, c.scale_type, c.group);
         SCOPED_TRACE(name_of(format));
         FormatTraits traits = *find_format(format);
         traits.format = format;

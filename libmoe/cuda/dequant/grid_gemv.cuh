@@ -1,7 +1,7 @@
 // The grids in gemv (grid.cuh): bytes of integer codes, e4m3 and values of a codebook as float16.
 // A weight is scale * (code - zero): the sum of code times x and that of x are exact integers, and
 // the scale multiplies their difference. Scales and zero points of every kind come from the records
-// behind a stage's codes (grid_records.hpp). Device only.
+// of a stage's units (grid_records.hpp). Device only.
 #pragma once
 
 #include "libmoe/cuda/dequant/code_bytes.cuh"
@@ -130,7 +130,7 @@ struct GridZeroBits {
         const auto more = static_cast<uint32_t>(grid.zero_offset);
         return {(both & ((1u << width) - 1)) + more, (both >> width) + more};
     }
-    // As they compare with the codes of GemvCodeBytes: nibbles of row g + 8 are 16 times as large.
+    // Operands have them as GemvCodeBytes has codes: nibbles of row g + 8 are 16 times as large.
     __device__ __forceinline__ int2 of_operands(const GridRecords& grid) const {
         if constexpr (bits <= 4)
             return {static_cast<int32_t>(both & 0x0F) + grid.zero_offset,

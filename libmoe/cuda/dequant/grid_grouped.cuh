@@ -1,5 +1,5 @@
-// The grids in the grouped GEMMs (grid.cuh). Scales and zero points come from the records behind a
-// stage's codes. Device only.
+// The grids in the grouped GEMMs (grid.cuh). Scales and zero points come from the records of a
+// stage's units. Device only.
 #pragma once
 
 #include "libmoe/cuda/dequant/grid_gemv.cuh"

@@ -45,7 +45,7 @@ struct GridRecords {
     int32_t zero_offset = 0;    // is added to a stored zero point, or is the zero point
     uint32_t group_blocks = 0;  // that have the same scales; 1 also where a block has several
     bool are_whole = false;     // no group ends within a block
-    // Of a stage of gemv: where it has records that are copied apart, and its bytes with them.
+    // A stage of gemv has records that are copied apart at `apart`, and so many bytes with them.
     int32_t apart = 0;
     int32_t stage_bytes = 0;
 
@@ -83,7 +83,7 @@ constexpr int32_t staged_grid_bytes(PackedType type, int32_t n) {
     const int32_t aligned = grid_front_bytes(type) % 16 == 0 ? 0 : 16;
     return n * block_code_bytes(type, 4) + fronts * grid_front_bytes(type) + aligned;
 }
-// Of records that are copied apart.
+// Records that are copied apart take so many bytes of a stage.
 constexpr int32_t staged_record_bytes(PackedType type) {
     return is_grid(type) ? (grid_front_bytes(type) + 15) / 16 * 16 + 16 : 0;
 }

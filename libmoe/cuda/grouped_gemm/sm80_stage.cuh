@@ -161,7 +161,7 @@ class Sm80Fetch {
                 copy<shared_scale_bytes(kind)>(to + scale_offset, tile + from.scales, lane);
         }
     }
-    // What its blocks take in memory, and the records of a unit that began before.
+    // Copies the bytes of n blocks of a grid, and the records of a unit that began before them.
     __device__ __forceinline__ void fetch_grid(const std::byte* tile, int first, int n, uint32_t to,
                                                int lane) const {
         const GridRecords& grid = call_.records;

@@ -122,8 +122,8 @@ struct StageCopy {
         }
     }
 
-    // This lane's packed tile, tile_bytes of it. Scales of several blocks lie behind the codes of
-    // all of the stage.
+    // This lane's packed tile, tile_bytes of it. Superblock scales lie behind the codes of all of
+    // the stage, records of a grid where they lie in memory.
     __device__ __forceinline__ void copy_tile(uint32_t to, uint32_t block, uint32_t n,
                                               uint32_t per_stage, uint32_t tile_bytes,
                                               uint32_t full) const {
