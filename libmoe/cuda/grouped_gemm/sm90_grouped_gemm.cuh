@@ -129,15 +129,15 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks_per_sm)
     extern __shared__ std::byte memory[];
     const uint32_t base = round_up(shared_address(memory), Shared::alignment);
     const bool is_indexed = gemm.in.index;
-    Pipeline<Dequant::type, Shape> pipeline{base, base + Shared::headers, base + Shared::barriers,
-                                            is_indexed};
+    Pipeline<Dequant::type, Shape> pipeline{part, base, base + Shared::headers,
+                                            base + Shared::barriers, is_indexed};
     const WorkTileQueue queue{base + Shared::work_tiles};
     if constexpr (fixed_table_bytes(Dequant::type) > 0)
         Dequant::store_tables(base + Shared::fixed_tables, static_cast<int32_t>(threadIdx.x),
                               static_cast<int32_t>(blockDim.x));
     if (threadIdx.x == 0) {
         queue.init();
-        for (uint32_t i = 0; i < Stages<Dequant::type, Shape>::count; ++i) {
+        for (uint32_t i = 0; i < Stages<Dequant::type, Shape>::most; ++i) {
             mbarrier_init(pipeline.full() + 8 * i, 1 + (is_indexed ? token_threads : 0));
             mbarrier_init(pipeline.empty() + 8 * i, 8);  // one arrival per consumer warp
         }

@@ -74,7 +74,7 @@ struct WarpMainloop {
 
     __device__ WarpMainloop(const LaneWork& work, Pipeline<type, Shape>& pipeline_,
                             const Codebooks& codebook_)
-        : pipeline(pipeline_), tile(work), tokens(work.lane), codebook(codebook_) {}
+        : pipeline(pipeline_), tile(work, pipeline_), tokens(work.lane), codebook(codebook_) {}
 
     template <int width>
     __device__ __forceinline__ void multiply(float (&d)[width / 8][4], const uint32_t (&a)[16],
@@ -289,7 +289,7 @@ struct EightTokens {
 
     // The four blocks of a superblock share their scales.
     __device__ __forceinline__ void superblock_stage() {
-        static_assert(Stages<Dequant::type, Shape>::blocks(8) == 4);
+        static_assert(Stages<Dequant::type, Shape>::blocks(8, TilePart::small) == 4);
         const uint32_t data = mainloop.pipeline.data();
         const uint32_t lane = mainloop.tile.lane;
         const auto load = [&](uint32_t i) {

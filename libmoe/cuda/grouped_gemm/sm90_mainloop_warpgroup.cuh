@@ -95,7 +95,7 @@ struct WarpgroupMainloop {
     __device__ WarpgroupMainloop(const LaneWork& work, Pipeline<type, Shape>& pipeline_,
                                  const Codebooks& codebook_)
         : pipeline(pipeline_),
-          tile(work),
+          tile(work, pipeline_),
           codebook(codebook_),
           is_batch_invariant(work.gemm.batch_invariant) {}
 
@@ -126,7 +126,7 @@ struct WarpgroupMainloop {
     template <int width, template <class, class, int> class Fragments>
     __device__ __forceinline__ void run_width(Accumulators<Shape>& accum, uint32_t n_blocks) {
         Fragments<Dequant, Shape, width> fragments(tile, codebook);
-        constexpr uint32_t per_stage = Stages<type, Shape>::blocks(width);
+        constexpr uint32_t per_stage = Stages<type, Shape>::blocks(width, TilePart::small);
         float d[width / 2];
 #pragma unroll
         for (float& value : d) value = 0.0f;

@@ -43,7 +43,7 @@ struct WideMainloop {
 
     __device__ WideMainloop(const LaneWork& work, Pipeline<type, Shape>& pipeline_,
                             const Codebooks& codebook)
-        : pipeline(pipeline_), tile(work), table(codebook.values) {}
+        : pipeline(pipeline_), tile(work, pipeline_), table(codebook.values) {}
 
     __device__ __forceinline__ void release() {
         if (pending_empty != no_stage && tile.lane == 0) mbarrier_arrive(pending_empty);

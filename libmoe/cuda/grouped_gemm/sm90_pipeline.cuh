@@ -18,6 +18,7 @@ namespace moe::cuda {
 template <PackedType type, class Shape>
 struct Pipeline {
     using Stages = moe::cuda::Stages<type, Shape>;
+    TilePart part;
     uint32_t base;
     uint32_t headers;   // one per stage
     uint32_t barriers;  // full barriers of all stages, then empty barriers
@@ -25,9 +26,11 @@ struct Pipeline {
     uint32_t stage = 0;
     uint32_t phase = 0;
 
-    __device__ uint32_t data() const { return base + stage * Stages::bytes; }
+    __device__ uint32_t data() const {
+        return base + stage * by_part([](TilePart of) { return Stages::bytes(of); });
+    }
     __device__ uint32_t full() const { return barriers + 8 * stage; }
-    __device__ static constexpr uint32_t empty_offset() { return 8 * Stages::count; }
+    __device__ static constexpr uint32_t empty_offset() { return 8 * Stages::most; }
     __device__ uint32_t empty() const { return full() + empty_offset(); }
     __device__ uint32_t header() const { return headers + stage_header_bytes<type> * stage; }
     __device__ void wait_full() const {
@@ -35,10 +38,26 @@ struct Pipeline {
         if (is_indexed) async_proxy_fence();
     }
     __device__ void advance() {
-        if (++stage == Stages::count) {
+        if (++stage == count()) {
             stage = 0;
             phase ^= 1;
         }
+    }
+    __device__ uint32_t count() const {
+        return by_part([](TilePart of) { return Stages::count(of); });
+    }
+    __device__ __forceinline__ uint32_t blocks_of(int32_t width) const {
+        return Shape::with_width(width, [&]<int n>(Width<n>) {
+            return by_part([](TilePart of) { return Stages::blocks(n, of); });
+        });
+    }
+
+  private:
+    // Calls with the launch's part, or with another one whose stages are the same.
+    template <class Call>
+    __device__ __forceinline__ uint32_t by_part(Call call) const {
+        constexpr uint32_t of_large = call(TilePart::large), of_others = call(TilePart::all);
+        return part == TilePart::large ? of_large : of_others;
     }
 };
 
@@ -79,10 +98,10 @@ struct StagedTile {
     typename KeptScalesOf<Dequant>::Type kept;
     uint32_t kept_until = 0;  // of a grid: the first block that kept scales do not serve
 
-    __device__ explicit StagedTile(const LaneWork& work)
+    __device__ StagedTile(const LaneWork& work, const Pipeline<type, Shape>& pipeline)
         : lane(work.lane),
           width(work.work_tile.width),
-          per_stage(Stages<type, Shape>::blocks_of(width)),
+          per_stage(pipeline.blocks_of(width)),
           offset(per_stage * width * 128 + work.local_tile() * staged_tile_bytes(type, per_stage)),
           records(work.gemm.records) {}
 

@@ -243,7 +243,7 @@ struct Producer {
 
     __device__ void copy_work_tile(const WorkTile& work_tile) {
         const StageCopy<type> copy(gemm, work_tile, lane, static_cast<uint32_t>(work_tile.width));
-        const uint32_t per_stage = Stages<type, Shape>::blocks_of(work_tile.width);
+        const uint32_t per_stage = pipeline.blocks_of(work_tile.width);
         const auto load_weights = [&](const Pipeline& at, uint32_t block, uint32_t n) {
             mbarrier_wait(at.empty(), at.phase);
             if (block == 0 && lane == 0) store_work_tile(at.header(), work_tile);
@@ -253,7 +253,7 @@ struct Producer {
         uint32_t block = 0;
         if (waits) {
             Pipeline ahead = pipeline;
-            constexpr uint32_t n_early = Stages<type, Shape>::count;
+            const uint32_t n_early = pipeline.count();
             each_stage(gemm, ahead, 0, per_stage, n_early, load_weights);
             wait();
             block = each_stage(gemm, pipeline, 0, per_stage, n_early,
@@ -366,7 +366,7 @@ struct TokenProducer {
         uint32_t from[rounds];
         find_rows(work_tile, from);
         const auto n_rows = static_cast<int32_t>(round_up(work_tile.n_rows, 8));
-        const uint32_t per_stage = Stages<type, Shape>::blocks_of(work_tile.width);
+        const uint32_t per_stage = pipeline.blocks_of(work_tile.width);
         const int64_t column_bytes = int64_t(gemm.in_capacity) * 128;
         each_stage(gemm, pipeline, 0, per_stage, UINT32_MAX,
                    [&](const Pipeline& at, uint32_t block, uint32_t n) {

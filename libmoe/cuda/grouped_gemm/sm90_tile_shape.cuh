@@ -13,7 +13,7 @@
 
 #include "libmoe/cuda/dequant/grid_records.hpp"
 #include "libmoe/cuda/device/codebook_mode.hpp"
-#include "libmoe/packed/layout.hpp"
+#include "libmoe/cuda/grouped_gemm/sm90_instances.hpp"
 
 namespace moe::cuda {
 
@@ -36,10 +36,14 @@ struct Wide {
     static constexpr uint32_t consumer_registers = 224;
     static constexpr uint32_t producer_registers = 56;
     static constexpr uint32_t pipeline_bytes = 192 * 1024;
-    static constexpr uint32_t min_stage_bytes = 0;
     static constexpr uint32_t staging_bytes = 16 * 1024;  // per warpgroup
     static constexpr int tokens_at_once = 32;
 
+    // Large tiles beside small ones have far fewer than 256 rows on average, which leaves half of
+    // the stages empty.
+    static __host__ __device__ constexpr uint32_t aimed_stages(PackedType type, TilePart part) {
+        return part == TilePart::large && code_bits(type) < 8 ? 3 : 0;
+    }
     static __device__ __forceinline__ int32_t width_of(int32_t n_rows, bool) {
         if (n_rows <= 64) return 64;
         const int32_t step = n_rows <= 160 ? 32 : 16;
@@ -78,14 +82,19 @@ struct Narrow {
     static constexpr uint32_t blocks_per_sm = 2;
     static constexpr uint32_t consumer_registers = 104;
     static constexpr uint32_t producer_registers = 32;
-    static constexpr uint32_t pipeline_bytes = 95 * 1024;
-    static constexpr uint32_t min_stage_bytes = 23 * 1024;
+    static constexpr uint32_t pipeline_bytes = 102 * 1024;
     static constexpr uint32_t staging_bytes = 4 * 1024;
     static constexpr int tokens_at_once = 8;
     // Up to this many rows each warp uses mma.sync (sm90_mainloop_warp.cuh), unless results must
     // not depend on the number of rows.
     static constexpr int most_rows_by_warp = 16;
 
+    // A stage of half the pipeline holds a superblock at every width, so that its scales come with
+    // its codes, by one copy.
+    static __host__ __device__ constexpr uint32_t aimed_stages(PackedType type, TilePart) {
+        if (code_bits(type) == 16) return 0;
+        return has_superblock(type) || is_grid(type) ? 2 : 3;
+    }
     static __device__ __forceinline__ int32_t width_of(int32_t n_rows, bool batch_invariant) {
         if (n_rows <= most_rows_by_warp && !batch_invariant) return n_rows <= 8 ? 8 : 16;
         return n_rows <= 32 ? 32 : 48;
@@ -152,31 +161,45 @@ constexpr uint32_t pair_table_bytes = has_codebook(type) && Shape::blocks_per_sm
                                           ? pair_table_bytes_of_bits<type>()
                                           : 0;
 
+// The stages of a launch. They are as many as fit with room for a block of the most rows, or fewer
+// and larger ones where the shape aims at that.
 template <PackedType type, class Shape>
 struct Stages {
     static_assert(superblock_scale_bytes(type) % 16 == 0, "bulk copies are of 16 bytes");
     static constexpr uint32_t needed =
         round_up(Shape::most_rows * 128 + tiles_per_block * staged_tile_bytes(type, 1), 1024);
-    static constexpr uint32_t bytes =
-        needed > Shape::min_stage_bytes ? needed : Shape::min_stage_bytes;
     static constexpr uint32_t table_bytes = pair_table_bytes<type, Shape>;
-    static constexpr uint32_t count = Shape::pipeline_bytes / bytes - (table_bytes > 1024 ? 1 : 0);
 
-    static __host__ __device__ constexpr bool fits(uint32_t width, uint32_t n) {
-        return n * width * 128 + tiles_per_block * staged_tile_bytes(type, n) <= bytes;
+    static __host__ __device__ constexpr uint32_t bytes(TilePart part) {
+        const uint32_t aimed = Shape::aimed_stages(type, part);
+        const uint32_t share = aimed > 0 ? Shape::pipeline_bytes / aimed / 1024 * 1024 : 0;
+        return needed > share ? needed : share;
     }
+    static __host__ __device__ constexpr uint32_t count(TilePart part) {
+        return Shape::pipeline_bytes / bytes(part) - (table_bytes > 1024 ? 1 : 0);
+    }
+    static constexpr uint32_t most = count(TilePart::all);
+    static_assert(most >= count(TilePart::large) && most >= count(TilePart::small));
+    // Bytes of all stages of any launch.
+    static constexpr uint32_t all_bytes = [] {
+        uint32_t most_bytes = 0;
+        for (const TilePart part : {TilePart::all, TilePart::large, TilePart::small})
+            if (count(part) * bytes(part) > most_bytes) most_bytes = count(part) * bytes(part);
+        return most_bytes;
+    }();
+
     // Blocks of 64 k per stage at this width; of a superblock 1, 2 or 4.
-    static __host__ __device__ constexpr uint32_t blocks(uint32_t width) {
+    static __host__ __device__ constexpr uint32_t blocks(uint32_t width, TilePart part) {
+        const auto fits = [=](uint32_t n) {
+            return n * width * 128 + tiles_per_block * staged_tile_bytes(type, n) <= bytes(part);
+        };
         uint32_t n = 1;
         if (has_superblock(type)) {
-            while (n < 4 && fits(width, 2 * n)) n *= 2;
+            while (n < 4 && fits(2 * n)) n *= 2;
         } else {
-            while (n < 16 && fits(width, n + 1)) ++n;
+            while (n < 16 && fits(n + 1)) ++n;
         }
         return n;
-    }
-    static __device__ __forceinline__ uint32_t blocks_of(int32_t width) {
-        return Shape::with_width(width, []<int n>(Width<n>) { return blocks(n); });
     }
 };
 
@@ -184,13 +207,13 @@ struct Stages {
 // stage headers, barriers, the work tile queue of an indexed input, and fixed tables.
 template <PackedType type, class Shape>
 struct GroupedShared {
-    static constexpr uint32_t staging = Stages<type, Shape>::count * Stages<type, Shape>::bytes;
+    static constexpr uint32_t staging = Stages<type, Shape>::all_bytes;
     static constexpr uint32_t pairs = staging + 2 * Shape::staging_bytes;
     static constexpr uint32_t codebooks = pairs + pair_table_bytes<type, Shape>;
     static constexpr uint32_t headers = codebooks + 2 * raw_codebook_bytes<type>;
     static constexpr uint32_t barriers =
-        headers + stage_header_bytes<type> * Stages<type, Shape>::count;
-    static constexpr uint32_t work_tiles = barriers + 16 * Stages<type, Shape>::count;
+        headers + stage_header_bytes<type> * Stages<type, Shape>::most;
+    static constexpr uint32_t work_tiles = barriers + 16 * Stages<type, Shape>::most;
     // Behind the two entries of WorkTileQueue: tables that follow from the type.
     static constexpr uint32_t fixed_tables = round_up(work_tiles + 2 * (work_tile_bytes + 16), 16);
     static constexpr uint32_t bytes = fixed_tables + fixed_table_bytes(type);
