@@ -18,11 +18,6 @@ __device__ inline void copy_async_16(std::byte* to, const void* from, bool prese
     copy_async_16(static_cast<uint32_t>(__cvta_generic_to_shared(to)), from, present);
 }
 
-// Both addresses are aligned to 8 bytes.
-__device__ inline void copy_async_8(uint32_t to, const void* from) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(to), "l"(from) : "memory");
-}
-
 // Both addresses are aligned to 4 bytes.
 __device__ inline void copy_async_4(void* to, const void* from) {
     const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(to));

@@ -147,14 +147,13 @@ struct StagedTile {
 
     __device__ __forceinline__ typename Dequant::Words load(uint32_t data, uint32_t in_stage,
                                                             uint32_t block) {
-        const uint32_t from = codes(data, in_stage);
         if constexpr (is_grid(type)) {
             return Dequant::load(grid_codes(data, in_stage, block), lane);
         } else if constexpr (has_superblock(type)) {
             keep_scales(kept, data, in_stage, block);
-            return Dequant::load(from, kept, lane, block % 4);
+            return Dequant::load(codes(data, in_stage), kept, lane, block % 4);
         } else {
-            return Dequant::load(from, scales(data, in_stage), lane);
+            return Dequant::load(codes(data, in_stage), scales(data, in_stage), lane);
         }
     }
 

@@ -127,19 +127,18 @@ struct StageCopy {
     __device__ __forceinline__ void copy_tile(uint32_t to, uint32_t block, uint32_t n,
                                               uint32_t per_stage, uint32_t tile_bytes,
                                               uint32_t full) const {
-        const uint32_t code_bytes = n * staged_block_bytes(type);
-        const uint32_t to_scales = to + per_stage * staged_block_bytes(type);
         if constexpr (is_grid(type)) {
             const GridRecords& grid = call.records;
             const int32_t begin = grid.align_down(grid.begin(static_cast<int32_t>(block)));
             bulk_load_once(to, weights + begin, tile_bytes, full);
         } else {
             const BlockOffset offset = block_offset(type, int64_t(block) * 64);
+            constexpr uint32_t block_bytes = staged_block_bytes(type);
             if (has_superblock(type) && per_stage < 4) {
-                if constexpr (staged_block_bytes(type) > 0)
-                    bulk_load_once(to, weights + offset.codes, code_bytes, full);
-                bulk_load_once(to_scales, weights + offset.scales, superblock_scale_bytes(type),
-                               full);
+                if constexpr (block_bytes > 0)
+                    bulk_load_once(to, weights + offset.codes, n * block_bytes, full);
+                bulk_load_once(to + per_stage * block_bytes, weights + offset.scales,
+                               superblock_scale_bytes(type), full);
             } else {
                 bulk_load_once(to, weights + offset.codes, tile_bytes, full);
             }
@@ -311,6 +310,7 @@ struct TokenProducer {
     using Pipeline = moe::cuda::Pipeline<type, Shape>;
     static constexpr int32_t rows_at_once = token_threads / 8;
     static constexpr int rounds = (Shape::most_rows + rows_at_once - 1) / rows_at_once;
+    static constexpr int rounds_of_turn = 4;  // a tile of few rows ends after the first turns
 
     const GemmArgs& gemm;
     Pipeline pipeline;
@@ -356,9 +356,13 @@ struct TokenProducer {
         int32_t left = n_rows - row;
         compute_now(left);
 #pragma unroll
-        for (int i = 0; i < rounds; ++i) {
-            const int r = i * rows_at_once;
-            if (left > r) copy_async_16(to + r * 128, column + from[i]);
+        for (int first = 0; first < rounds; first += rounds_of_turn) {
+            if (n_rows <= first * rows_at_once) break;
+#pragma unroll
+            for (int i = first; i < first + rounds_of_turn && i < rounds; ++i) {
+                const int r = i * rows_at_once;
+                if (left > r) copy_async_16(to + r * 128, column + from[i]);
+            }
         }
     }
 

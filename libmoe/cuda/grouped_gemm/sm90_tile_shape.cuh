@@ -40,10 +40,12 @@ struct Wide {
     static constexpr int tokens_at_once = 32;
 
     // Large tiles beside small ones have far fewer than 256 rows on average, which leaves half of
-    // the stages empty.
-    static __host__ __device__ constexpr uint32_t aimed_stages(PackedType type, TilePart part) {
-        return part == TilePart::large && code_bits(type) < 8 ? 3 : 0;
+    // the stages empty. `room` is that of all stages; 1 KB of it is kept for codebooks.
+    static __host__ __device__ constexpr uint32_t min_stage_bytes(PackedType type, TilePart part,
+                                                                  uint32_t room) {
+        return part == TilePart::large && code_bits(type) < 8 ? (room - 1024) / 3 : 0;
     }
+
     static __device__ __forceinline__ int32_t width_of(int32_t n_rows, bool) {
         if (n_rows <= 64) return 64;
         const int32_t step = n_rows <= 160 ? 32 : 16;
@@ -91,9 +93,11 @@ struct Narrow {
 
     // A stage of half the pipeline holds a superblock at every width, so that its scales come with
     // its codes, by one copy.
-    static __host__ __device__ constexpr uint32_t aimed_stages(PackedType type, TilePart) {
+    static __host__ __device__ constexpr uint32_t min_stage_bytes(PackedType type, TilePart,
+                                                                  uint32_t room) {
         if (code_bits(type) == 16) return 0;
-        return has_superblock(type) || is_grid(type) ? 2 : 3;
+        const bool is_half = has_superblock(type) || (is_grid(type) && !has_codebook(type));
+        return is_half ? room / 2 : room / 3;
     }
     static __device__ __forceinline__ int32_t width_of(int32_t n_rows, bool batch_invariant) {
         if (n_rows <= most_rows_by_warp && !batch_invariant) return n_rows <= 8 ? 8 : 16;
@@ -161,22 +165,22 @@ constexpr uint32_t pair_table_bytes = has_codebook(type) && Shape::blocks_per_sm
                                           ? pair_table_bytes_of_bits<type>()
                                           : 0;
 
-// The stages of a launch. They are as many as fit with room for a block of the most rows, or fewer
-// and larger ones where the shape aims at that.
+// The stages of a launch: room for a block of the most rows in each, and as many as fit.
 template <PackedType type, class Shape>
 struct Stages {
     static_assert(superblock_scale_bytes(type) % 16 == 0, "bulk copies are of 16 bytes");
     static constexpr uint32_t needed =
         round_up(Shape::most_rows * 128 + tiles_per_block * staged_tile_bytes(type, 1), 1024);
     static constexpr uint32_t table_bytes = pair_table_bytes<type, Shape>;
+    static constexpr uint32_t room =
+        Shape::pipeline_bytes - round_up(fixed_table_bytes(type), 1024);
 
     static __host__ __device__ constexpr uint32_t bytes(TilePart part) {
-        const uint32_t aimed = Shape::aimed_stages(type, part);
-        const uint32_t share = aimed > 0 ? Shape::pipeline_bytes / aimed / 1024 * 1024 : 0;
-        return needed > share ? needed : share;
+        const uint32_t least = Shape::min_stage_bytes(type, part, room) / 1024 * 1024;
+        return needed > least ? needed : least;
     }
     static __host__ __device__ constexpr uint32_t count(TilePart part) {
-        return Shape::pipeline_bytes / bytes(part) - (table_bytes > 1024 ? 1 : 0);
+        return room / bytes(part) - (table_bytes > 1024 ? 1 : 0);
     }
     static constexpr uint32_t most = count(TilePart::all);
     static_assert(most >= count(TilePart::large) && most >= count(TilePart::small));
