@@ -7,34 +7,27 @@
 
 #include "libmoe/base/element.hpp"
 #include "tests/formats/matrices.hpp"
+#include "tests/formats/sources.hpp"
 
 namespace moe {
 namespace {
 
+using test::nibble_format;
+
 constexpr int64_t rows = 19, columns = 300;
 constexpr double e2m1[8] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
-
-moe_format nibbles(moe_type type, int32_t group, moe_type scale_type) {
-    moe_format format = format_of(type);
-    format.bits = type == MOE_TYPE_INT ? 4 : 0;
-    format.group_rows = 1;
-    format.group_columns = group;
-    format.scale_type = scale_type;
-    format.packing = MOE_PACKING_NIBBLE_LOW_FIRST;
-    return format;
-}
 
 std::vector<moe_format> all_kinds() {
     std::vector<moe_format> kinds;
     for (const int32_t group : {-1, 2, 64, 128})
         for (const moe_type scale : {MOE_TYPE_F32, MOE_TYPE_F16, MOE_TYPE_BF16}) {
-            kinds.push_back(nibbles(MOE_TYPE_INT, group, scale));
-            kinds.push_back(nibbles(MOE_TYPE_E2M1, group, scale));
+            kinds.push_back(nibble_format(MOE_TYPE_INT, scale, group));
+            kinds.push_back(nibble_format(MOE_TYPE_E2M1, scale, group));
         }
     for (const int32_t group : {16, 64, 128})
-        kinds.push_back(nibbles(MOE_TYPE_E2M1, group, MOE_TYPE_F8_E8M0));
+        kinds.push_back(nibble_format(MOE_TYPE_E2M1, MOE_TYPE_F8_E8M0, group));
     for (const int32_t group : {32, 128})
-        kinds.push_back(nibbles(MOE_TYPE_E2M1, group, MOE_TYPE_F8_E4M3));
+        kinds.push_back(nibble_format(MOE_TYPE_E2M1, MOE_TYPE_F8_E4M3, group));
     return kinds;
 }
 
@@ -124,17 +117,18 @@ TEST(NibbleGrid, NamesAndNeighbours) {
     const auto name = [](const moe_format& format) {
         return std::string(format_name(format).text);
     };
-    EXPECT_EQ(name(nibbles(MOE_TYPE_INT, 128, MOE_TYPE_BF16)), "int4 nibble_low_first 1x128 bf16");
-    EXPECT_EQ(name(nibbles(MOE_TYPE_E2M1, 128, MOE_TYPE_F8_E8M0)),
+    EXPECT_EQ(name(nibble_format(MOE_TYPE_INT, MOE_TYPE_BF16, 128)),
+              "int4 nibble_low_first 1x128 bf16");
+    EXPECT_EQ(name(nibble_format(MOE_TYPE_E2M1, MOE_TYPE_F8_E8M0, 128)),
               "e2m1 nibble_low_first 1x128 f8_e8m0");
-    EXPECT_EQ(name(nibbles(MOE_TYPE_E2M1, 32, MOE_TYPE_F8_E8M0)), "mxfp4");
-    EXPECT_EQ(find_format(nibbles(MOE_TYPE_INT, 3, MOE_TYPE_F32)), nullptr);
-    EXPECT_EQ(find_format(nibbles(MOE_TYPE_INT, 0, MOE_TYPE_F32)), nullptr);
-    EXPECT_EQ(find_format(nibbles(MOE_TYPE_INT, 32, MOE_TYPE_F8_E8M0)), nullptr);
-    moe_format format = nibbles(MOE_TYPE_INT, 32, MOE_TYPE_F32);
+    EXPECT_EQ(name(nibble_format(MOE_TYPE_E2M1, MOE_TYPE_F8_E8M0, 32)), "mxfp4");
+    EXPECT_EQ(find_format(nibble_format(MOE_TYPE_INT, MOE_TYPE_F32, 3)), nullptr);
+    EXPECT_EQ(find_format(nibble_format(MOE_TYPE_INT, MOE_TYPE_F32, 0)), nullptr);
+    EXPECT_EQ(find_format(nibble_format(MOE_TYPE_INT, MOE_TYPE_F8_E8M0, 32)), nullptr);
+    moe_format format = nibble_format(MOE_TYPE_INT, MOE_TYPE_F32, 32);
     format.zero_point = MOE_ZERO_POINT_MIDDLE;
     EXPECT_EQ(find_format(format), nullptr);
-    format = nibbles(MOE_TYPE_E2M1, 64, MOE_TYPE_F32);
+    format = nibble_format(MOE_TYPE_E2M1, MOE_TYPE_F32, 64);
     format.group_rows = -1;
     EXPECT_EQ(find_format(format), nullptr);
 }

@@ -165,7 +165,8 @@ constexpr uint32_t pair_table_bytes = has_codebook(type) && Shape::blocks_per_sm
                                           ? pair_table_bytes_of_bits<type>()
                                           : 0;
 
-// The stages of a launch: room for a block of the most rows in each, and as many as fit.
+// The stages of a launch, as many as fit: each has room for a block of the most rows, and the bytes
+// that its shape asks for at least. Mainloops of small tiles rely on `all` having those of `small`.
 template <PackedType type, class Shape>
 struct Stages {
     static_assert(superblock_scale_bytes(type) % 16 == 0, "bulk copies are of 16 bytes");
