@@ -117,7 +117,7 @@ void add_many_rows(CaseList& list) {
     }
 }
 
-// One to eight rows of an expert that are sorted: more tokens than ever go side by side.
+// Few rows of an expert that are sorted: more tokens than ever go side by side.
 void add_few_rows(CaseList& list) {
     for (const char* format : with_grids(packed_formats())) {
         PairSpec spec = spec_of(format, {256, 256}, bf16, 33);
@@ -125,6 +125,21 @@ void add_few_rows(CaseList& list) {
         list.add(text("few_rows/%s", format), Extent::smoke, [=](Context& context) {
             check_tokens(context, spec, {17, 33});
         });
+    }
+    // Rows so long that a kernel has them in several parts, of which the last are not whole, if the
+    // format allows it; up to sixteen rows of an expert.
+    for (const char* format : with_grids(packed_formats())) {
+        Shape shape{1344, 192};
+        if (!can_hold(format, layer_of(shape))) shape = {1536, 256};
+        PairSpec spec = spec_of(format, shape, bf16, 70);
+        spec.layer.desc.n_experts = 16;
+        const std::string_view name = format;
+        const bool is_smoke = name == "bf16" || name == "nvfp4" || name == "awq" ||
+                              name == "q4_k" || name == "kbit4" || name == "int8_row";
+        list.add(text("few_rows/long/%s", format), is_smoke ? Extent::smoke : Extent::full,
+                 [=](Context& context) {
+                     check_tokens(context, spec, {17, 70});
+                 });
     }
 }
 

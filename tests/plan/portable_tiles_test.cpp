@@ -38,6 +38,18 @@ void expect_stages(int32_t shared_bytes) {
             EXPECT_EQ(stages.tile_bytes % 16, 0) << name;
             EXPECT_LE(stages.all_bytes, config.shared_bytes) << name;
         }
+        if constexpr (Shape::few_rows > 0) {
+            const Sm80FewRowsStages& few = config.few_rows;
+            const int32_t of_k_block = Shape::few_rows * sm80_row_bytes;
+            EXPECT_EQ(few.of_warp.n, sm80_few_stages) << name;
+            EXPECT_EQ(few.of_warp.tile_bytes % 16, 0) << name;
+            EXPECT_EQ(few.token_bytes % (sm80_few_k_blocks<kind> * of_k_block), 0)
+                << name << ": a chunk is whole stages";
+            EXPECT_EQ(few.all_bytes,
+                      sm80_tiles_of_block * few.of_warp.all_bytes + 2 * few.token_bytes)
+                << name;
+            EXPECT_LE(few.all_bytes, config.shared_bytes) << name << " in " << shared_bytes;
+        }
         EXPECT_GE(config.shared_bytes, sm80_epilogue_bytes<Shape>) << name;
         EXPECT_GE(config.blocks_per_sm, 1) << name;
         EXPECT_LE(config.blocks_per_sm * (config.shared_bytes + static_bytes + sm80_system_bytes),

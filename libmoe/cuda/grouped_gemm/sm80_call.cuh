@@ -14,6 +14,7 @@ struct Sm80Call {
     int32_t in_vectors;   // of eight columns, of an input row
     int64_t tile_stride;  // of packed tiles in memory
     Sm80Stages stages[sm80_widths];
+    Sm80FewRowsStages few_rows;
     bool copies;          // input rows need no conversion and begin on 16 bytes
     bool stores_fours;    // four elements of an output row at a time, rounded once
     GridRecords records;  // of weights, if they are a grid
@@ -55,9 +56,46 @@ struct Sm80Shared {
 // A work item of a thread block: up to max_rows tokens of one expert, eight packed tiles.
 struct Sm80Work {
     Tile tile;
-    int32_t first_tile;        // packed tile
-    int32_t n_tiles;           // of the eight that exist
-    const std::byte* weights;  // of the first packed tile
+    int32_t first_tile;  // packed tile
+
+    // Of the eight, so many exist.
+    __device__ __forceinline__ int32_t n_tiles(const Sm80Call& call) const {
+        return min(sm80_tiles_of_block, call.gemm.weights.n_tiles - first_tile);
+    }
+    // Of the i-th packed tile.
+    __device__ __forceinline__ const std::byte* weights(const Sm80Call& call, int i) const {
+        const PackedMatrix& of = call.gemm.weights;
+        return of.data + tile.expert * of.expert_stride + (first_tile + i) * call.tile_stride;
+    }
+};
+
+// The work items of a launch. Those of sm80_raster token tiles follow each other for the same
+// weights, so that these are read from memory once for them.
+struct Sm80Items {
+    static constexpr uint32_t raster = 8;  // token tiles
+
+    const Sm80Call& call;
+    uint32_t n_tiles, n_groups;  // of token tiles; of eight packed tiles
+
+    __device__ __forceinline__ explicit Sm80Items(const Sm80Call& call_)
+        : call(call_),
+          n_tiles(static_cast<uint32_t>(call_.gemm.n_tiles->all)),
+          n_groups(static_cast<uint32_t>(groups_of_tiles(call_.gemm.weights))) {}
+
+    __device__ __forceinline__ uint32_t size() const { return n_tiles * n_groups; }
+
+    // Beyond the last an item without rows.
+    __device__ __forceinline__ Sm80Work load(uint32_t item) const {
+        Sm80Work work{};
+        if (item >= size()) return work;
+        const uint32_t first = item / (raster * n_groups);
+        const uint32_t rest = item - first * raster * n_groups;
+        const uint32_t n = min(raster, n_tiles - first * raster);
+        const uint32_t group = rest / n;
+        work.tile = call.gemm.tiles[first * raster + rest - group * n];
+        work.first_tile = static_cast<int32_t>(group) * sm80_tiles_of_block;
+        return work;
+    }
 };
 
 struct Sm80Lane {

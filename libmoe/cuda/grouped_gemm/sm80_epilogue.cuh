@@ -19,14 +19,14 @@ namespace moe::cuda {
 
 static_assert(sm80_accum_stride == accum_stride);
 
-// Stores a warp's accumulators as rows of `to`.
+// Stores a warp's accumulators as rows.
 template <class Shape, int fragments>
 __device__ __forceinline__ void sm80_store_accum(const float (&accum)[Shape::m_tiles][fragments][4],
-                                                 float* to) {
+                                                 std::byte* rows) {
     const Sm80Lane lane;
     const int tile = lane.warp / Shape::warps_n * Shape::m_tiles;
     const int row = lane.warp % Shape::warps_n * 8 * fragments + 2 * lane.t;
-    to += row * accum_stride + 16 * tile + lane.g;
+    float* to = reinterpret_cast<float*>(rows) + row * accum_stride + 16 * tile + lane.g;
 #pragma unroll
     for (int i = 0; i < fragments; ++i)
 #pragma unroll
@@ -45,16 +45,15 @@ struct Sm80Features {
     int64_t out;  // first output column
 };
 
-__device__ inline Sm80Features sm80_features(const GemmArgs& gemm, const Sm80Work& work, int number,
-                                             float residual) {
+__device__ inline Sm80Features sm80_features(const GemmArgs& gemm, int expert, int first_tile,
+                                             int number, float residual) {
     Sm80Features features{};
     features.column = feature_column(gemm.epilogue, 4 * number);
-    features.exists = features.column / 16 < work.n_tiles;
+    features.exists = first_tile + features.column / 16 < gemm.weights.n_tiles;
     if (!features.exists) return features;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        const Feature one =
-            find_feature(gemm, work.tile.expert, work.first_tile, features.column + i, residual);
+        const Feature one = find_feature(gemm, expert, first_tile, features.column + i, residual);
         features.scale = one.scale;
         features.up_scale = one.up_scale;
         features.bias[i] = one.bias;
@@ -167,16 +166,23 @@ __device__ __forceinline__ void sm80_store_fours(const GemmArgs& gemm, const Sm8
 template <class Shape>
 __device__ __forceinline__ void sm80_store_rows(const Sm80Call& call, const Sm80Work& work,
                                                 const TileRows<Shape::max_rows>& rows,
-                                                const float* accum, float residual) {
+                                                const std::byte* accum, float residual) {
     const GemmArgs& gemm = call.gemm;
     const bool gated = gemm.epilogue == Epilogue::gated;
-    const int in_row = gated ? 2 * sm80_tiles_of_block : 4 * sm80_tiles_of_block;
-    const auto thread = static_cast<int>(threadIdx.x);
-    const Sm80Features features = sm80_features(gemm, work, thread % in_row, residual);
+    const int shift = gated ? 4 : 5;  // log2 of the threads of a row
+    static_assert(sm80_tiles_of_block == 8);
+    auto thread = static_cast<int>(threadIdx.x);
+    compute_now(
+        thread);  // here, and not before all items: it would take registers in the mainloops
+    const Sm80Features features = sm80_features(gemm, work.tile.expert, work.first_tile,
+                                                thread & ((1 << shift) - 1), residual);
     if (!features.exists) return;
-    const Sm80OutRows of_thread{accum,           rows.out,
-                                rows.weight,     work.tile.n_rows,
-                                thread / in_row, sm80_threads<Shape> / in_row};
+    const Sm80OutRows of_thread{reinterpret_cast<const float*>(accum),
+                                rows.out,
+                                rows.weight,
+                                work.tile.n_rows,
+                                thread >> shift,
+                                sm80_threads<Shape> >> shift};
     if (!call.stores_fours) return sm80_store_any(gemm, of_thread, features);
     if (!gated && gemm.epilogue != Epilogue::activation)
         return sm80_store_fours<4>(gemm, of_thread, features, NoActivation{});

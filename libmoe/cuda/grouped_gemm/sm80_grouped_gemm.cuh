@@ -8,100 +8,95 @@
 // Preconditions: input rows have a multiple of 16 columns. Those of the operand type that begin on
 // 16 bytes are copied, all others are converted. Rows of a matrix with a table come gathered.
 //
-// Work items are a token tile and eight packed tiles, 128 weight rows. Those of sm80_raster token
-// tiles follow each other for the same weights, so that weights are read from memory once for them.
+// Work items (Sm80Items) are a token tile and eight packed tiles, 128 weight rows.
 //
 // 1. A block takes work items in turn (persistent kernel).
 // 2. It fills pipeline stages with cp.async (sm80_stage.cuh) and
 // 3. multiplies them (sm80_mainloop.cuh), for the narrowest width that holds the tile's rows.
 // 4. Epilogue: accumulators pass through shared memory (sm80_epilogue.cuh).
 //
+// Tiles of up to 16 rows have steps of their own (sm80_few_rows.cuh).
+//
 // A row's result does not depend on the shape or on the other rows: its sum has the order of k.
 #pragma once
 
 #include "libmoe/cuda/device/dependent_launch.cuh"
 #include "libmoe/cuda/grouped_gemm/sm80_epilogue.cuh"
+#include "libmoe/cuda/grouped_gemm/sm80_few_rows.cuh"
 #include "libmoe/cuda/grouped_gemm/sm80_instances.hpp"
 #include "libmoe/cuda/grouped_gemm/sm80_mainloop.cuh"
 
 namespace moe::cuda {
 
-constexpr int sm80_raster = 8;  // token tiles
-
-// The narrowest width that holds the rows.
-template <class Shape, class Call>
-__device__ __forceinline__ void with_width(int n_rows, const Call& call) {
-    static_assert(sm80_widths == 3);
-    if constexpr (Shape::first_width == 0) {
-        if (n_rows <= sm80_rows_of_width<Shape>(0)) return call.template operator()<0>();
-    }
-    if (n_rows <= sm80_rows_of_width<Shape>(1)) return call.template operator()<1>();
-    call.template operator()<2>();
-}
-
-// `tile` counts the token tiles of a launch, `item` its work items.
-__device__ __forceinline__ void sm80_find_item(int64_t item, int n_tiles, int n_groups, int& tile,
-                                               int& group) {
-    const int64_t of_raster = int64_t{sm80_raster} * n_groups;
-    const auto raster = static_cast<int>(item / of_raster);
-    const auto rest = static_cast<int>(item - raster * of_raster);
-    const int n = min(sm80_raster, n_tiles - raster * sm80_raster);
-    group = rest / n;
-    tile = raster * sm80_raster + rest % n;
-}
-
+// Finds the rows of an item and multiplies them. Accumulators end in the memory of the stages.
 template <PackedType kind, Operand operand, class Shape, int width>
 __device__ __forceinline__ void sm80_multiply(const Sm80Call& call, const Sm80Work& work,
-                                              Sm80Shared<Shape>& shared, std::byte* stages) {
-    using Mainloop = Sm80Mainloop<kind, operand, Shape, width>;
+                                              Sm80Shared<Shape>& shared, std::byte* memory) {
+    using Fetch = Sm80Fetch<kind, operand, Shape, width>;
+    using Mainloop = Sm80Mainloop<kind, operand, Shape, Fetch::rows, Fetch::k_blocks>;
+    find_rows(call.gemm, work.tile, shared.rows);
     if (const auto row = static_cast<int>(threadIdx.x); row < Shape::max_rows)
-        Mainloop::Fetch::TokenRows::store(shared.token_rows, row, shared.rows.in[row]);
+        Fetch::TokenRows::store(shared.token_rows, row, shared.rows.in[row]);
     __syncthreads();
     typename Mainloop::Accumulators accum = {};
-    const typename Mainloop::Fetch fetch(call, work, shared);
-    Sm80Pipeline<typename Mainloop::Fetch> pipeline(fetch, shared_address(stages),
-                                                    call.stages[width]);
-    Mainloop(call, work, shared.codebook, stages).run(accum, pipeline);
+    const Fetch fetch(call, work, shared);
+    const Sm80Stages& stages = call.stages[width];
+    Sm80Pipeline<Fetch> pipeline(fetch, shared_address(memory), stages);
+    const std::byte* weights =
+        memory + Fetch::k_blocks * Fetch::token_bytes + Mainloop::first_tile() * stages.tile_bytes;
+    Mainloop(call, work, stages, shared.codebook, shared_address(memory), weights)
+        .run(accum, pipeline);
     wait_copies<0>();
     __syncthreads();
-    sm80_store_accum<Shape, Mainloop::fragments>(accum, reinterpret_cast<float*>(stages));
+    sm80_store_accum<Shape, Mainloop::fragments>(accum, memory);
+}
+
+// The same for tiles of few rows.
+template <PackedType kind, Operand operand, class Shape>
+__device__ __forceinline__ void sm80_multiply_few(const Sm80Call& call, const Sm80Work& work,
+                                                  Sm80Shared<Shape>& shared, std::byte* memory) {
+    using FewRows = Sm80FewRows<kind, operand, Shape>;
+    const FewRows few(call, work, shared, memory);
+    find_rows(call.gemm, work.tile, shared.rows);
+    __syncthreads();
+    typename FewRows::Accumulators accum = {};
+    few.run(accum);
+    __syncthreads();
+    sm80_store_accum<Shape, 2>(accum, memory);
 }
 
 template <PackedType kind, Operand operand, class Shape>
 __device__ __forceinline__ void sm80_run_item(const Sm80Call& call, const Sm80Work& work,
-                                              Sm80Shared<Shape>& shared, std::byte* stages) {
-    find_rows(call.gemm, work.tile, shared.rows);
+                                              Sm80Shared<Shape>& shared, std::byte* memory) {
     if constexpr (has_codebook(kind))
         load_codebook(call.gemm.weights, work.tile.expert, shared.codebook);
-    with_width<Shape>(work.tile.n_rows, [&]<int width>() {
-        sm80_multiply<kind, operand, Shape, width>(call, work, shared, stages);
-    });
-    __syncthreads();
-    sm80_store_rows<Shape>(call, work, shared.rows, reinterpret_cast<const float*>(stages),
-                           sm80_residual_scale<kind, operand>());
-    __syncthreads();
+    const int n_rows = work.tile.n_rows;
+    static_assert(sm80_widths == 2);
+    if (n_rows > sm80_rows_of_width<Shape>(0))
+        return sm80_multiply<kind, operand, Shape, 1>(call, work, shared, memory);
+    if constexpr (Shape::few_rows > 0) {
+        if (n_rows <= Shape::few_rows)
+            return sm80_multiply_few<kind, operand, Shape>(call, work, shared, memory);
+    }
+    sm80_multiply<kind, operand, Shape, 0>(call, work, shared, memory);
 }
 
 template <PackedType kind, Operand operand, class Shape>
 __global__ void __launch_bounds__(sm80_threads<Shape>, Shape::blocks_per_sm)
     sm80_grouped_kernel(const __grid_constant__ Sm80Call call) {
-    extern __shared__ __align__(128) std::byte stages[];
+    extern __shared__ __align__(128) std::byte memory[];
     __shared__ Sm80Shared<Shape> shared;
     begin_after_previous_kernel();
-    const GemmArgs& gemm = call.gemm;
-    const PackedMatrix& weights = gemm.weights;
-    const int n_tiles = gemm.n_tiles->all;
-    const int n_groups = (weights.n_tiles + sm80_tiles_of_block - 1) / sm80_tiles_of_block;
-    for (int64_t item = blockIdx.x; item < int64_t{n_tiles} * n_groups; item += gridDim.x) {
-        int tile, group;
-        sm80_find_item(item, n_tiles, n_groups, tile, group);
-        Sm80Work work;
-        work.tile = gemm.tiles[tile];
-        work.first_tile = group * sm80_tiles_of_block;
-        work.n_tiles = min(sm80_tiles_of_block, weights.n_tiles - work.first_tile);
-        work.weights = weights.data + work.tile.expert * weights.expert_stride +
-                       work.first_tile * call.tile_stride;
-        sm80_run_item<kind, operand, Shape>(call, work, shared, stages);
+    const Sm80Items items(call);
+    Sm80Work next = items.load(blockIdx.x);
+    for (uint32_t item = blockIdx.x; item < items.size(); item += gridDim.x) {
+        const Sm80Work work = next;
+        next = items.load(item + gridDim.x);  // it is there when it is wanted
+        sm80_run_item<kind, operand, Shape>(call, work, shared, memory);
+        __syncthreads();
+        sm80_store_rows<Shape>(call, work, shared.rows, memory,
+                               sm80_residual_scale<kind, operand>());
+        __syncthreads();
     }
 }
 

@@ -16,10 +16,13 @@
 namespace moe::cuda {
 
 // Types whose dequantizer for Hopper's grouped GEMM needs no instruction of Hopper's and no table
-// of its own: it is quicker than values one by one.
-template <PackedType kind>
-constexpr bool sm80_takes_grouped_dequant = kind == PackedType::q8_0 || is_grouped_grid(kind) ||
-                                            (has_ggml_scales(kind) && !is_iq_grid(kind));
+// of its own: it is quicker than values one by one. E2M1 multiplies by such an instruction, but
+// with float16 operands.
+template <PackedType kind, Operand operand>
+constexpr bool sm80_takes_grouped_dequant =
+    kind == PackedType::q8_0 || is_grouped_grid(kind) ||
+    (has_ggml_scales(kind) && !is_iq_grid(kind)) ||
+    (operand == Operand::f16 && (kind == PackedType::nvfp4 || kind == PackedType::mxfp4));
 
 template <PackedType kind, Operand operand>
 using Sm80GroupedDequant =
@@ -28,7 +31,7 @@ using Sm80GroupedDequant =
 // The factor that accumulators still lack.
 template <PackedType kind, Operand operand>
 constexpr float sm80_residual_scale() {
-    if constexpr (sm80_takes_grouped_dequant<kind>)
+    if constexpr (sm80_takes_grouped_dequant<kind, operand>)
         return Sm80GroupedDequant<kind, operand>::residual_scale;
     else
         return residual_scale_of<kind, operand>();
@@ -37,7 +40,7 @@ constexpr float sm80_residual_scale() {
 // A lane holds these of a block.
 template <PackedType kind, Operand operand>
 constexpr auto sm80_block_words() {
-    if constexpr (sm80_takes_grouped_dequant<kind>)
+    if constexpr (sm80_takes_grouped_dequant<kind, operand>)
         return std::type_identity<typename Sm80GroupedDequant<kind, operand>::Words>{};
     else
         return std::type_identity<typename ValueDequant<kind>::Words>{};
@@ -59,24 +62,29 @@ constexpr auto sm80_kept_scales() {
         return std::type_identity<Sm80NothingKept>{};
 }
 
-template <PackedType kind, Operand operand, class Shape, int width>
+// rows: of tokens in a stage. k_blocks: in a stage.
+template <PackedType kind, Operand operand, class Shape, int rows, int k_blocks>
 class Sm80Mainloop {
   public:
-    using Fetch = Sm80Fetch<kind, operand, Shape, width>;
-    static constexpr int fragments = Fetch::rows / 8 / Shape::warps_n;  // of a warp's tokens
+    static constexpr int fragments = rows / 8 / Shape::warps_n;  // of a warp's tokens
+    static constexpr int token_bytes = rows * sm80_row_bytes;
     using Accumulators = float[Shape::m_tiles][fragments][4];
     using Values = ValueDequant<kind>;
     using Words = typename Values::Words;
 
+    // Tokens and weights lie in a stage at zero as given: `tokens` is the shared address of the
+    // first row, `weights` that of the warp's first packed tile.
     __device__ __forceinline__ Sm80Mainloop(const Sm80Call& call, const Sm80Work& work,
-                                            const float* codebook, std::byte* stages)
-        : call_(call), codebook_(codebook), stages_(stages) {
+                                            const Sm80Stages& stages, const float* codebook,
+                                            uint32_t tokens, const std::byte* weights)
+        : call_(call), stages_(stages), codebook_(codebook), weights_(weights) {
         const Sm80Lane lane;
-        const int first_tile = lane.warp / Shape::warps_n * Shape::m_tiles;
         const int first_row = lane.warp % Shape::warps_n * fragments * 8;
-        is_absent_ = first_tile >= work.n_tiles;
-        tiles_ = k_blocks * Fetch::token_bytes + first_tile * call.stages[width].tile_bytes;
-        row_ = shared_address(stages) + (first_row + lane.g) * sm80_row_bytes;
+        is_absent_ = first_tile() >= work.n_tiles(call);
+        row_ = tokens + (first_row + lane.g) * sm80_row_bytes;
+    }
+    static __device__ __forceinline__ int first_tile() {
+        return Sm80Lane().warp / Shape::warps_n * Shape::m_tiles;
     }
 
     template <class Pipeline>
@@ -85,6 +93,31 @@ class Sm80Mainloop {
             run_ahead(accum, pipeline);
         else
             run_stages(accum, pipeline);
+    }
+
+    using BlockWords = typename decltype(sm80_block_words<kind, operand>())::type;
+    using KeptScales = typename decltype(sm80_kept_scales<kind, operand>())::type;
+
+    // Multiplies the n blocks of a stage, whose tokens and weights lie so far behind those of the
+    // stage at zero. overlaps: a full stage has no branches, so that two blocks overlap. Accum: at
+    // least Accumulators.
+    template <bool overlaps, class Accum>
+    __device__ __forceinline__ void multiply_stage(Accum& accum, int first, int n, int tokens,
+                                                   int weights,
+                                                   KeptScales (&kept)[Shape::m_tiles]) const {
+        const auto multiply = [&](int u) {
+            multiply_block(accum, block_of(first, u, tokens, weights), kept);
+        };
+        if (overlaps && n == k_blocks) {
+#pragma unroll 2
+            for (int u = 0; u < k_blocks; ++u) multiply(u);
+        } else {
+#pragma unroll 1
+            for (int u = 0; u < n; ++u) multiply(u);
+        }
+    }
+    __device__ __forceinline__ bool is_absent() const {
+        return is_absent_;
     }
 
   private:
@@ -96,38 +129,28 @@ class Sm80Mainloop {
         int k0;
     };
 
-    static constexpr int k_blocks = Fetch::k_blocks;
     static constexpr int scale_offset = k_blocks * sm80_code_stride<kind>;
 
-    __device__ __forceinline__ Block block_of(int first, int u, int stage) const {
+    __device__ __forceinline__ Block block_of(int first, int u, int tokens, int weights) const {
         int codes = u * sm80_code_stride<kind>;
         if constexpr (is_grid(kind)) {
             const GridRecords& grid = call_.records;
             codes = grid.codes(first + u) - grid.align_down(grid.begin(first));
         }
-        return {row_ + stage + u * Fetch::token_bytes, stages_ + stage + tiles_, codes, first,
+        return {row_ + tokens + u * token_bytes, weights_ + weights, codes, first,
                 64 * (first + u)};
     }
 
-    // Stage by stage. With few rows a full stage has no branches, so that its blocks overlap: at
-    // least two of them. Those of many rows have enough to do in one.
+    // Stage by stage. Blocks of many rows have enough to do in one.
     template <class Pipeline>
     __device__ __forceinline__ void run_stages(Accumulators& accum, Pipeline& pipeline) const {
-        constexpr bool overlaps = k_blocks > 1 && width < sm80_widths - 1;
+        constexpr bool overlaps = k_blocks > 1 && rows < Shape::max_rows;
         KeptScales kept[Shape::m_tiles];
 #pragma unroll 1
         for (int first = 0; first < pipeline.n_k_blocks(); first += k_blocks) {
             const int n = is_absent_ ? 0 : min(k_blocks, pipeline.n_k_blocks() - first);
-            const auto multiply = [&](int u) {
-                multiply_block(accum, block_of(first, u, pipeline.stage()), kept);
-            };
-            if (overlaps && n == k_blocks) {
-#pragma unroll 2
-                for (int u = 0; u < k_blocks; ++u) multiply(u);
-            } else {
-#pragma unroll 1
-                for (int u = 0; u < n; ++u) multiply(u);
-            }
+            const int stage = pipeline.stage();
+            multiply_stage<overlaps>(accum, first, n, stage, stage, kept);
             pipeline.turn(first);
         }
     }
@@ -151,7 +174,10 @@ class Sm80Mainloop {
         }
         Halves halves(*this);
         uint4 ring[ahead];
-        Block block = block_of(0, 0, pipeline.stage());
+        const auto block_at = [&](int k_block, int stage) {
+            return block_of(k_block, 0, stage, stage);
+        };
+        Block block = block_at(0, pipeline.stage());
         halves.begin(block);
 #pragma unroll
         for (int f = 0; f < ahead; ++f) ring[f] = load_tokens(block, f);
@@ -162,7 +188,7 @@ class Sm80Mainloop {
             for (int f = 0; f < 2 * fragments; f += together) {
                 if (f == 0) halves.make_second(block);
                 if (f == 2 * fragments - ahead) {
-                    next = block_of(min(k_block + 1, n - 1), 0, pipeline.next());
+                    next = block_at(min(k_block + 1, n - 1), pipeline.next());
                     pipeline.turn(k_block);
                     halves.begin(next);
                 }
@@ -186,7 +212,7 @@ class Sm80Mainloop {
 
     __device__ __forceinline__ Words load_values(const Block& block, int m) const {
         const PackedType type = type_of<kind>(call_.gemm.weights);
-        const std::byte* tile = block.weights + m * call_.stages[width].tile_bytes;
+        const std::byte* tile = block.weights + m * stages_.tile_bytes;
         const std::byte* codes = tile + block.codes;
         const std::byte* scales = codes + block_code_bytes(type, 4);
         if constexpr (has_superblock(kind)) scales = tile + scale_offset;
@@ -200,8 +226,7 @@ class Sm80Mainloop {
         const int records = grid.records(block.k0 / 64);
         if (!grid.begins_before(block.k0 / 64, block.first))
             return records - grid.align_down(grid.begin(block.first));
-        return sm80_records_apart(grid, call_.stages[width].tile_bytes) + records -
-               grid.align_down(records);
+        return sm80_records_apart(grid, stages_.tile_bytes) + records - grid.align_down(records);
     }
 
     __device__ __forceinline__ void dequantize(const Words& words, int step,
@@ -219,9 +244,7 @@ class Sm80Mainloop {
     }
 
     // Words of a block, and the registers of two of its steps.
-    static constexpr bool is_grouped = sm80_takes_grouped_dequant<kind>;
-    using BlockWords = typename decltype(sm80_block_words<kind, operand>())::type;
-    using KeptScales = typename decltype(sm80_kept_scales<kind, operand>())::type;
+    static constexpr bool is_grouped = sm80_takes_grouped_dequant<kind, operand>;
 
     // Loads the scales of a grid where those that are kept do not serve the block. Blocks come in
     // order.
@@ -242,8 +265,7 @@ class Sm80Mainloop {
         if constexpr (!is_grouped) {
             return load_values(block, m);
         } else {
-            const uint32_t tile =
-                shared_address(block.weights) + m * call_.stages[width].tile_bytes;
+            const uint32_t tile = shared_address(block.weights) + m * stages_.tile_bytes;
             const uint32_t codes = tile + block.codes;
             const auto lane = static_cast<uint32_t>(Sm80Lane().id);
             using Grouped = Sm80GroupedDequant<kind, operand>;
@@ -288,8 +310,8 @@ class Sm80Mainloop {
 
     using HalfBlock = uint32_t[Shape::m_tiles][2][4];
 
-    template <int n>
-    static __device__ __forceinline__ void multiply_fragments(Accumulators& accum, int first,
+    template <int n, class Accum>
+    static __device__ __forceinline__ void multiply_fragments(Accum& accum, int first,
                                                               const HalfBlock& a, const uint4* b) {
 #pragma unroll
         for (int step = 0; step < 2; ++step)
@@ -333,7 +355,8 @@ class Sm80Mainloop {
         }
     };
 
-    __device__ __forceinline__ void multiply_block(Accumulators& accum, const Block& block,
+    template <class Accum>
+    __device__ __forceinline__ void multiply_block(Accum& accum, const Block& block,
                                                    KeptScales (&kept)[Shape::m_tiles]) const {
         BlockWords words[Shape::m_tiles];
 #pragma unroll
@@ -352,11 +375,11 @@ class Sm80Mainloop {
     }
 
     const Sm80Call& call_;
+    const Sm80Stages& stages_;
     const float* codebook_;
-    std::byte* stages_;
-    bool is_absent_;  // the warp has no packed tile
-    int tiles_;       // where the warp's first packed tile is in a stage
-    uint32_t row_;    // shared address of row g of its first fragment in a stage at zero
+    const std::byte* weights_;  // of the warp's first packed tile in a stage at zero
+    bool is_absent_;            // the warp has no packed tile
+    uint32_t row_;              // shared address of row g of its first fragment there
 };
 
 }  // namespace moe::cuda

@@ -39,6 +39,81 @@ __device__ __forceinline__ int sm80_records_apart(const GridRecords& grid, int t
     return tile_bytes - grid.align_up(grid.front_bytes) - 16;
 }
 
+// Copies n blocks of 64 k of a packed tile, which follow each other in memory, into a stage of
+// k_blocks, by a warp.
+template <PackedType kind, int k_blocks>
+struct Sm80TileCopy {
+    const GridRecords& records;
+    int32_t tile_bytes;  // of a packed tile in the stage
+
+    // `tile` and `to` are the lane's.
+    __device__ __forceinline__ void run(const std::byte* tile, int first, int n, uint32_t to,
+                                        int lane) const {
+        if constexpr (is_grid(kind)) {
+            fetch_grid(tile, first, n, to, lane);
+        } else {
+            const BlockOffset from = block_offset(kind, int64_t{64} * first);
+            fetch_codes(tile + from.codes, n, to, lane);
+            if constexpr (has_superblock(kind))
+                copy<shared_scale_bytes(kind)>(to + scale_offset, tile + from.scales, lane);
+        }
+    }
+
+  private:
+    static constexpr int scale_offset = k_blocks * sm80_code_stride<kind>;
+
+    // Copies `bytes` bytes; `from` and `to` are the lane's.
+    template <int bytes>
+    static __device__ __forceinline__ void copy(uint32_t to, const std::byte* from, int lane) {
+#pragma unroll
+        for (int i = 0; i < bytes; i += 32 * 16)
+            if (i + 32 * 16 <= bytes || i + 16 * lane < bytes) copy_async_16(to + i, from + i);
+    }
+
+    // The same for any number of bytes.
+    static __device__ __forceinline__ void copy_rest(uint32_t to, const std::byte* from, int bytes,
+                                                     int lane) {
+#pragma unroll 1
+        for (int i = 16 * lane; i < bytes; i += 32 * 16) {
+            copy_async_16(to, from);
+            to += 32 * 16;
+            from += 32 * 16;
+        }
+    }
+
+    // Copies the bytes of n blocks of a grid, and the records of a unit that began before them.
+    __device__ __forceinline__ void fetch_grid(const std::byte* tile, int first, int n, uint32_t to,
+                                               int lane) const {
+        const GridRecords& grid = records;
+        const int begin = grid.align_down(grid.begin(first));
+        int bytes = grid.align_up(grid.end(first, n)) - begin;
+        if constexpr (sm80_copies_records_apart<kind>(2)) {
+            if (!grid.begins_unit(first)) {
+                const int records = grid.align_down(grid.records(first));
+                const int n_bytes = grid.align_up(grid.records(first) + grid.front_bytes) - records;
+                if (16 * lane < n_bytes)
+                    copy_async_16(to + sm80_records_apart(grid, tile_bytes), tile + records);
+            }
+        }
+        tile += begin;
+        if (n == k_blocks) {
+            constexpr int whole = k_blocks * sm80_code_stride<kind> / 512 * 512;
+            copy<whole>(to, tile, lane);
+            tile += whole;
+            to += whole;
+            bytes -= whole;
+        }
+        copy_rest(to, tile, bytes, lane);
+    }
+    __device__ __forceinline__ void fetch_codes(const std::byte* from, int n, uint32_t to,
+                                                int lane) const {
+        if (n == k_blocks)
+            copy<k_blocks * sm80_code_stride<kind>>(to, from, lane);
+        else
+            copy_rest(to, from, n * sm80_code_stride<kind>, lane);
+    }
+};
+
 template <PackedType kind, Operand operand, class Shape, int width>
 class Sm80Fetch {
   public:
@@ -50,9 +125,9 @@ class Sm80Fetch {
 
     __device__ __forceinline__ Sm80Fetch(const Sm80Call& call, const Sm80Work& work,
                                          const Sm80Shared<Shape>& shared)
-        : call_(call), work_(work), shared_(shared) {
+        : call_(call), shared_(shared), n_tiles_(work.n_tiles(call)) {
         const Sm80Lane lane;
-        tile_ = work.weights + lane.warp * call.tile_stride + 16 * lane.id;
+        tile_ = work.weights(call, lane.warp) + 16 * lane.id;
         tokens_ = call.gemm.in_bytes() + 16 * (threadIdx.x % 8);
         hold(tile_);
         hold(tokens_);
@@ -79,7 +154,6 @@ class Sm80Fetch {
     static constexpr int rows_apart = TokenRows::apart;
     static constexpr int vectors = (rows + rows_apart - 1) / rows_apart;
     static_assert(vectors <= TokenRows::of_thread);
-    static constexpr int scale_offset = k_blocks * sm80_code_stride<kind>;
     static_assert(rows_apart % 8 == 0, "the swizzle is that of the first row");
 
     // Keeps the compiler from computing an address anew from its parts for every copy.
@@ -122,81 +196,19 @@ class Sm80Fetch {
     __device__ __forceinline__ void fetch_weights(int first, int n, uint32_t to) const {
         constexpr int warps = threads / 32;
         const Sm80Lane lane;
-        const uint32_t to_lane = to + lane.warp * call_.stages[width].tile_bytes + 16 * lane.id;
+        const int32_t tile_bytes = call_.stages[width].tile_bytes;
+        const Sm80TileCopy<kind, k_blocks> copy{call_.records, tile_bytes};
+        const uint32_t to_lane = to + lane.warp * tile_bytes + 16 * lane.id;
 #pragma unroll
         for (int i = 0; i < sm80_tiles_of_block / warps; ++i)
-            if (lane.warp + i * warps < work_.n_tiles)
-                fetch_tile(tile_ + i * warps * call_.tile_stride, first, n,
-                           to_lane + i * warps * call_.stages[width].tile_bytes, lane.id);
-    }
-
-    // Copies `bytes` bytes; `from` and `to` are the lane's.
-    template <int bytes>
-    static __device__ __forceinline__ void copy(uint32_t to, const std::byte* from, int lane) {
-#pragma unroll
-        for (int i = 0; i < bytes; i += 32 * 16)
-            if (i + 32 * 16 <= bytes || i + 16 * lane < bytes) copy_async_16(to + i, from + i);
-    }
-
-    // The same for any number of bytes.
-    static __device__ __forceinline__ void copy_rest(uint32_t to, const std::byte* from, int bytes,
-                                                     int lane) {
-#pragma unroll 1
-        for (int i = 16 * lane; i < bytes; i += 32 * 16) {
-            copy_async_16(to, from);
-            to += 32 * 16;
-            from += 32 * 16;
-        }
-    }
-
-    // The blocks of n k_blocks follow each other in memory.
-    __device__ __forceinline__ void fetch_tile(const std::byte* tile, int first, int n, uint32_t to,
-                                               int lane) const {
-        if constexpr (is_grid(kind)) {
-            fetch_grid(tile, first, n, to, lane);
-        } else {
-            const BlockOffset from = block_offset(kind, int64_t{64} * first);
-            fetch_codes(tile + from.codes, n, to, lane);
-            if constexpr (has_superblock(kind))
-                copy<shared_scale_bytes(kind)>(to + scale_offset, tile + from.scales, lane);
-        }
-    }
-    // Copies the bytes of n blocks of a grid, and the records of a unit that began before them.
-    __device__ __forceinline__ void fetch_grid(const std::byte* tile, int first, int n, uint32_t to,
-                                               int lane) const {
-        const GridRecords& grid = call_.records;
-        const int begin = grid.align_down(grid.begin(first));
-        int bytes = grid.align_up(grid.end(first, n)) - begin;
-        if constexpr (sm80_copies_records_apart<kind>(2)) {
-            if (!grid.begins_unit(first)) {
-                const int records = grid.align_down(grid.records(first));
-                const int n_bytes = grid.align_up(grid.records(first) + grid.front_bytes) - records;
-                if (16 * lane < n_bytes)
-                    copy_async_16(to + sm80_records_apart(grid, call_.stages[width].tile_bytes),
-                                  tile + records);
-            }
-        }
-        tile += begin;
-        if (n == k_blocks) {
-            constexpr int whole = k_blocks * sm80_code_stride<kind> / 512 * 512;
-            copy<whole>(to, tile, lane);
-            tile += whole;
-            to += whole;
-            bytes -= whole;
-        }
-        copy_rest(to, tile, bytes, lane);
-    }
-    __device__ __forceinline__ void fetch_codes(const std::byte* from, int n, uint32_t to,
-                                                int lane) const {
-        if (n == k_blocks)
-            copy<k_blocks * sm80_code_stride<kind>>(to, from, lane);
-        else
-            copy_rest(to, from, n * sm80_code_stride<kind>, lane);
+            if (lane.warp + i * warps < n_tiles_)
+                copy.run(tile_ + i * warps * call_.tile_stride, first, n,
+                         to_lane + i * warps * tile_bytes, lane.id);
     }
 
     const Sm80Call& call_;
-    const Sm80Work& work_;
     const Sm80Shared<Shape>& shared_;
+    int n_tiles_;
     const std::byte* tile_;    // the lane's first bytes of the warp's first tile
     const std::byte* tokens_;  // the thread's vector of a row at the input's beginning
 };

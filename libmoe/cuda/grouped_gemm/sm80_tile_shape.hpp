@@ -7,7 +7,7 @@
 //   Sm80Wide16    128 rows; a warp has 64 weight rows and half of the tokens: 16-bit weights need
 //                 no arithmetic, and a square tile reads shared memory least
 //   Sm80Narrow    64 rows; a warp has 16 weight rows, and 16 warps of an SM wait for memory
-//                 together
+//                 together. Tiles of few rows have pipelines by warp (sm80_few_rows.cuh).
 //
 // Inputs: packed type, sizes of the matrix, and the shared memory of a device. Host and device.
 #pragma once
@@ -26,7 +26,7 @@ struct Sm80Wide {
     static constexpr int max_k_blocks = 1;  // of 64 k, in a stage
     static constexpr int ahead = 4;
     static constexpr int blocks_per_sm = 2;
-    static constexpr int first_width = 1;
+    static constexpr int few_rows = 0;
     static constexpr int min_stages = 3, max_stages = 4;
 };
 
@@ -37,7 +37,7 @@ struct Sm80Wide16 {
     static constexpr int max_k_blocks = 1;
     static constexpr int ahead = 2;
     static constexpr int blocks_per_sm = 2;
-    static constexpr int first_width = 1;
+    static constexpr int few_rows = 0;
     static constexpr int min_stages = 3, max_stages = 4;
 };
 
@@ -48,7 +48,7 @@ struct Sm80Narrow {
     static constexpr int max_k_blocks = 4;
     static constexpr int ahead = 0;
     static constexpr int blocks_per_sm = 2;
-    static constexpr int first_width = 0;
+    static constexpr int few_rows = 16;
     static constexpr int min_stages = 2, max_stages = 8;
 };
 
@@ -58,21 +58,24 @@ constexpr int sm80_threads = 32 * Shape::warps_m* Shape::warps_n;
 constexpr int sm80_tiles_of_block = 8;
 constexpr int sm80_row_bytes = 128;  // of a row of tokens in a k_block, 64 operands
 
-// Tiles of few rows have narrower loops and smaller stages: a quarter of all rows, half, all.
-// Shapes have those from their first_width on: each is code.
-constexpr int sm80_widths = 3;
+// Tiles of fewer rows have a narrower loop and smaller stages: half of all rows, all.
+constexpr int sm80_widths = 2;
 template <class Shape>
 constexpr int sm80_rows_of_width(int width) {
     return Shape::max_rows >> (sm80_widths - 1 - width);
 }
 
 // Blocks of 64 k in a stage: few rows wait for memory, so more of them share a barrier, as many as
-// let two stages fit a thread block of 99 KB.
+// let two stages fit a thread block of 99 KB. A warp's own stages have as many.
+template <PackedType kind>
+constexpr int sm80_few_k_blocks = code_bits(kind) == 16                        ? 1
+                                  : code_bits(kind) >= (is_grid(kind) ? 6 : 8) ? 2
+                                                                               : 4;
 template <PackedType kind, class Shape, int width>
 constexpr int sm80_k_blocks = [] {
-    if (Shape::max_k_blocks == 1 || code_bits(kind) == 16) return 1;
-    const bool is_large = code_bits(kind) >= (is_grid(kind) ? 6 : 8) || width == sm80_widths - 1;
-    return is_large ? Shape::max_k_blocks / 2 : Shape::max_k_blocks;
+    if (Shape::max_k_blocks == 1) return 1;
+    const int of_few = sm80_few_k_blocks<kind>;
+    return width == sm80_widths - 1 ? std::min(of_few, Shape::max_k_blocks / 2) : of_few;
 }();
 
 // Bytes from one block's codes to the next in a stage: scales lie between them, but superblock
@@ -126,8 +129,34 @@ constexpr Sm80Stages sm80_stages(PackedType type, int32_t fit_bytes) {
     return {n, tile_bytes, bytes, n * bytes};
 }
 
+// Tiles of few rows: each warp has stages of its own for one packed tile, and all have the tokens
+// of a chunk of k, of token_bytes, besides those of the next.
+struct Sm80FewRowsStages {
+    Sm80Stages of_warp;
+    int32_t token_bytes;
+    int32_t all_bytes;
+};
+constexpr int32_t sm80_few_stages = 3;
+constexpr int32_t sm80_few_token_bytes[] = {16 * 1024, 8 * 1024};
+
+template <PackedType kind, class Shape>
+constexpr Sm80FewRowsStages sm80_few_rows_stages(PackedType type, int32_t fit_bytes) {
+    if constexpr (Shape::few_rows == 0) return {};
+    constexpr int32_t k_blocks = sm80_few_k_blocks<kind>;
+    static_assert(k_blocks * Shape::few_rows * sm80_row_bytes <= sm80_few_token_bytes[1]);
+    const int32_t bytes = sm80_staged_tile_bytes<kind, k_blocks>(type);
+    const Sm80Stages of_warp{sm80_few_stages, bytes, bytes, sm80_few_stages * bytes};
+    const int32_t weight_bytes = sm80_tiles_of_block * of_warp.all_bytes;
+    for (const int32_t token_bytes : sm80_few_token_bytes) {
+        const int32_t all = weight_bytes + 2 * token_bytes;
+        if (all <= fit_bytes) return {of_warp, token_bytes, all};
+    }
+    return {};
+}
+
 struct Sm80Config {
     Sm80Stages stages[sm80_widths];
+    Sm80FewRowsStages few_rows;
     int32_t blocks_per_sm;
     int32_t shared_bytes;  // for the stages, and for the epilogue
 };
@@ -139,17 +168,18 @@ constexpr int32_t sm80_system_bytes = 1024;
 // one with two; no blocks where two do not fit. static_bytes: of the kernel's own shared memory.
 template <PackedType kind, class Shape>
 constexpr Sm80Config sm80_config(const DeviceFacts& device, PackedType type, int32_t static_bytes) {
-    static_assert(sm80_widths == 3);
+    static_assert(sm80_widths == 2);
     const int32_t of_sm = device.shared_bytes + sm80_system_bytes;
     for (int32_t blocks = Shape::blocks_per_sm; blocks >= 1; --blocks) {
         const int32_t bytes = of_sm / blocks - sm80_system_bytes - static_bytes;
         Sm80Config config{
-            {sm80_stages<kind, Shape, 0>(type, bytes), sm80_stages<kind, Shape, 1>(type, bytes),
-             sm80_stages<kind, Shape, 2>(type, bytes)},
+            {sm80_stages<kind, Shape, 0>(type, bytes), sm80_stages<kind, Shape, 1>(type, bytes)},
+            sm80_few_rows_stages<kind, Shape>(type, bytes),
             blocks,
             sm80_epilogue_bytes<Shape>};
         const int32_t least = blocks > 1 ? Shape::min_stages : 2;
-        bool fit = true;
+        bool fit = Shape::few_rows == 0 || config.few_rows.all_bytes > 0;
+        config.shared_bytes = std::max(config.shared_bytes, config.few_rows.all_bytes);
         for (const Sm80Stages& stages : config.stages) {
             config.shared_bytes = std::max(config.shared_bytes, stages.all_bytes);
             fit = fit && stages.n >= least;

@@ -97,7 +97,7 @@ struct Narrow {
                                                                   uint32_t room) {
         if (code_bits(type) == 16) return 0;
         const bool is_half = has_superblock(type) || (is_grid(type) && !has_codebook(type));
-        return is_half ? room / 2 : room / 3;
+        return room / (is_half ? 2 : 3);
     }
     static __device__ __forceinline__ int32_t width_of(int32_t n_rows, bool batch_invariant) {
         if (n_rows <= most_rows_by_warp && !batch_invariant) return n_rows <= 8 ? 8 : 16;
@@ -153,8 +153,8 @@ constexpr uint32_t raw_codebook_bytes = has_codebook(type) ? 256 : 0;
 template <PackedType type>
 constexpr uint32_t stage_header_bytes = work_tile_bytes + raw_codebook_bytes<type>;
 
-// Shared memory of the lookup tables of unscaled values (dequant/kbit.cuh). A large table costs
-// one pipeline stage.
+// Shared memory of the lookup tables of unscaled values (dequant/kbit.cuh). A large table takes its
+// bytes from the stages.
 template <PackedType type>
 constexpr uint32_t pair_table_bytes_of_bits() {
     constexpr int bits = code_bits(type);
@@ -173,15 +173,16 @@ struct Stages {
     static constexpr uint32_t needed =
         round_up(Shape::most_rows * 128 + tiles_per_block * staged_tile_bytes(type, 1), 1024);
     static constexpr uint32_t table_bytes = pair_table_bytes<type, Shape>;
-    static constexpr uint32_t room =
-        Shape::pipeline_bytes - round_up(fixed_table_bytes(type), 1024);
+    static constexpr uint32_t room = Shape::pipeline_bytes -
+                                     round_up(fixed_table_bytes(type), 1024) -
+                                     (table_bytes > 1024 ? table_bytes : 0);
 
     static __host__ __device__ constexpr uint32_t bytes(TilePart part) {
         const uint32_t least = Shape::min_stage_bytes(type, part, room) / 1024 * 1024;
         return needed > least ? needed : least;
     }
     static __host__ __device__ constexpr uint32_t count(TilePart part) {
-        return room / bytes(part) - (table_bytes > 1024 ? 1 : 0);
+        return room / bytes(part);
     }
     static constexpr uint32_t most = count(TilePart::all);
     static_assert(most >= count(TilePart::large) && most >= count(TilePart::small));
@@ -193,6 +194,10 @@ struct Stages {
         return most_bytes;
     }();
 
+    // Tiles of few rows have shorter stages than fit: a work item ends with a shorter pipeline.
+    // Blocks of few bits, or that share a record, take more to be worth a barrier.
+    static constexpr uint32_t most_blocks = code_bits(type) < 4 || is_grid(type) ? 16 : 4;
+
     // Blocks of 64 k per stage at this width; of a superblock 1, 2 or 4.
     static __host__ __device__ constexpr uint32_t blocks(uint32_t width, TilePart part) {
         const auto fits = [=](uint32_t n) {
@@ -202,7 +207,7 @@ struct Stages {
         if (has_superblock(type)) {
             while (n < 4 && fits(2 * n)) n *= 2;
         } else {
-            while (n < 16 && fits(n + 1)) ++n;
+            while (n < most_blocks && fits(n + 1)) ++n;
         }
         return n;
     }
