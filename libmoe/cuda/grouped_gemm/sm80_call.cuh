@@ -84,10 +84,8 @@ struct Sm80Items {
 
     __device__ __forceinline__ uint32_t size() const { return n_tiles * n_groups; }
 
-    // Beyond the last an item without rows.
     __device__ __forceinline__ Sm80Work load(uint32_t item) const {
-        Sm80Work work{};
-        if (item >= size()) return work;
+        Sm80Work work;
         const uint32_t first = item / (raster * n_groups);
         const uint32_t rest = item - first * raster * n_groups;
         const uint32_t n = min(raster, n_tiles - first * raster);

@@ -88,10 +88,8 @@ __global__ void __launch_bounds__(sm80_threads<Shape>, Shape::blocks_per_sm)
     __shared__ Sm80Shared<Shape> shared;
     begin_after_previous_kernel();
     const Sm80Items items(call);
-    Sm80Work next = items.load(blockIdx.x);
     for (uint32_t item = blockIdx.x; item < items.size(); item += gridDim.x) {
-        const Sm80Work work = next;
-        next = items.load(item + gridDim.x);  // it is there when it is wanted
+        const Sm80Work work = items.load(item);
         sm80_run_item<kind, operand, Shape>(call, work, shared, memory);
         __syncthreads();
         sm80_store_rows<Shape>(call, work, shared.rows, memory,
