@@ -69,8 +69,8 @@ struct Sm80Work {
     }
 };
 
-// The work items of a launch. Those of sm80_raster token tiles follow each other for the same
-// weights, so that these are read from memory once for them.
+// The work items of a launch. Those of `raster` token tiles follow each other for the same weights,
+// so that these are read from memory once for them.
 struct Sm80Items {
     static constexpr uint32_t raster = 8;  // token tiles
 

@@ -172,8 +172,9 @@ __device__ __forceinline__ void sm80_store_rows(const Sm80Call& call, const Sm80
     const int shift = gated ? 4 : 5;  // log2 of the threads of a row
     static_assert(sm80_tiles_of_block == 8);
     auto thread = static_cast<int>(threadIdx.x);
-    compute_now(
-        thread);  // here, and not before all items: it would take registers in the mainloops
+    // What follows from it is computed here, and not before all items: there it would take
+    // registers in the mainloops.
+    compute_now(thread);
     const Sm80Features features = sm80_features(gemm, work.tile.expert, work.first_tile,
                                                 thread & ((1 << shift) - 1), residual);
     if (!features.exists) return;

@@ -64,6 +64,8 @@ void launch_grouped(const DeviceFacts& device, const GemmArgs& gemm, const Sm80K
                   can_store_fours(gemm),
                   grid_records_of(gemm.weights.type, gemm.weights.k)};
     const int64_t n_groups = (gemm.weights.n_tiles + sm80_tiles_of_block - 1) / sm80_tiles_of_block;
+    check(n_groups * gemm.max_tiles <= INT32_MAX ? cudaSuccess : cudaErrorInvalidConfiguration,
+          "the work items of the portable grouped GEMM, which have 31 bits");
     cudaLaunchConfig_t launch{};
     launch.gridDim = dim3(static_cast<unsigned>(std::min<int64_t>(
         int64_t{device.n_sms} * config.blocks_per_sm, n_groups * gemm.max_tiles)));
