@@ -7,7 +7,7 @@
 // swizzled, then for each warp the stages of its packed tile. Output: the warp's accumulators.
 //
 // 1. Copy the first stages, which need no rows, and then the first chunk.
-// 2. Per stage: wait for it, and copy the one after the next.
+// 2. Per stage: wait for it, and copy the one that the free memory is for.
 // 3. Where a chunk begins: meet, and copy the tokens of the next one.
 // 4. Multiply the blocks of the stage (sm80_mainloop.cuh).
 #pragma once
@@ -35,27 +35,30 @@ class Sm80FewRows {
           tile_(lane_.warp < work.n_tiles(call) ? work.weights(call, lane_.warp) + 16 * lane_.id
                                                 : nullptr) {
         fetch_weights(0, 0);
-        fetch_weights(k_blocks, call.few_rows.of_warp.bytes);
+        if (has_three()) fetch_weights(k_blocks, call.few_rows.of_warp.bytes);
     }
 
     // All threads of the block call it, when the rows are in shared memory.
     __device__ __forceinline__ void run(Accumulators& accum) const {
         const int token_bytes = call_.few_rows.token_bytes;
-        const int stage_bytes = call_.few_rows.of_warp.bytes;
-        const int chunk = token_bytes >> (7 + shift_);  // k_blocks
+        const int ahead = call_.few_rows.of_warp.n - 1;  // stages that are on their way
+        const int chunk = token_bytes >> (7 + shift_);   // k_blocks
         const int64_t row = shared_.rows.in[threadIdx.x / 8 & ((1 << shift_) - 1)];
         const std::byte* in =
             row < 0 ? nullptr : call_.gemm.in_bytes() + 2 * row + 16 * (threadIdx.x % 8);
         fetch_tokens(in, 0, chunk, 0);
         commit_copies();
         KeptScales kept[1];
-        int stage = 0, after_next = 2 * stage_bytes, tokens = token_bytes;
+        int stage = 0, empty = ahead * call_.few_rows.of_warp.bytes, tokens = token_bytes;
 #pragma unroll 1
         for (int first = 0; first < n_k_blocks_; first += k_blocks) {
             const int in_chunk = first & (chunk - 1);
-            wait_copies<1>();
+            if (has_three())
+                wait_copies<1>();
+            else
+                wait_copies<0>();
             if (in_chunk == 0) {
-                // Its tokens came with the stage after the next of the chunk before.
+                // Its tokens came with a stage that was copied while the chunk before began.
                 if (first == 0 || chunk == k_blocks) wait_copies<0>();
                 __syncthreads();
                 tokens = token_bytes - tokens;
@@ -63,20 +66,19 @@ class Sm80FewRows {
             } else {
                 __syncwarp();
             }
-            fetch_weights(first + 2 * k_blocks, after_next);
+            fetch_weights(first + ahead * k_blocks, empty);
             if (shift_ == 3)
                 multiply<8>(accum, first, tokens, in_chunk, stage, kept);
             else
                 multiply<16>(accum, first, tokens, in_chunk, stage, kept);
-            after_next = stage;
-            stage = stage == 2 * stage_bytes ? 0 : stage + stage_bytes;
+            empty = stage;
+            stage = behind(stage);
         }
     }
 
   private:
     static constexpr int k_blocks = sm80_few_k_blocks<kind>;
     static_assert(Shape::m_tiles == 1 && Shape::warps_n == 1 && Shape::few_rows == 16);
-    static_assert(sm80_few_stages == 3, "one is multiplied and two are on their way");
     template <int rows>
     using Mainloop = Sm80Mainloop<kind, operand, Shape, rows, k_blocks>;
     using KeptScales = typename Mainloop<8>::KeptScales;
@@ -89,6 +91,15 @@ class Sm80FewRows {
         const int n = tile_ ? min(k_blocks, n_k_blocks_ - first) : 0;
         mainloop.template multiply_stage<(k_blocks > 1)>(
             accum, first, n, tokens + in_chunk * Mainloop<rows>::token_bytes, stage, kept);
+    }
+
+    // Of the warp's three stages or two, one is multiplied.
+    __device__ __forceinline__ bool has_three() const {
+        return call_.few_rows.of_warp.n == 3;
+    }
+    __device__ __forceinline__ int behind(int stage) const {
+        const Sm80Stages& stages = call_.few_rows.of_warp;
+        return stage + stages.bytes == stages.all_bytes ? 0 : stage + stages.bytes;
     }
 
     // Copies the stage of the warp that begins at k_block `first`, and commits; an empty group

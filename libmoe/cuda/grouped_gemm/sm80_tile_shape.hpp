@@ -136,7 +136,7 @@ struct Sm80FewRowsStages {
     int32_t token_bytes;
     int32_t all_bytes;
 };
-constexpr int32_t sm80_few_stages = 3;
+constexpr int32_t sm80_few_stages[] = {3, 2};
 constexpr int32_t sm80_few_token_bytes[] = {16 * 1024, 8 * 1024};
 
 template <PackedType kind, class Shape>
@@ -145,11 +145,11 @@ constexpr Sm80FewRowsStages sm80_few_rows_stages(PackedType type, int32_t fit_by
     constexpr int32_t k_blocks = sm80_few_k_blocks<kind>;
     static_assert(k_blocks * Shape::few_rows * sm80_row_bytes <= sm80_few_token_bytes[1]);
     const int32_t bytes = sm80_staged_tile_bytes<kind, k_blocks>(type);
-    const Sm80Stages of_warp{sm80_few_stages, bytes, bytes, sm80_few_stages * bytes};
-    const int32_t weight_bytes = sm80_tiles_of_block * of_warp.all_bytes;
-    for (const int32_t token_bytes : sm80_few_token_bytes) {
-        const int32_t all = weight_bytes + 2 * token_bytes;
-        if (all <= fit_bytes) return {of_warp, token_bytes, all};
+    for (const int32_t n : sm80_few_stages) {
+        for (const int32_t token_bytes : sm80_few_token_bytes) {
+            const int32_t all = sm80_tiles_of_block * n * bytes + 2 * token_bytes;
+            if (all <= fit_bytes) return {{n, bytes, bytes, n * bytes}, token_bytes, all};
+        }
     }
     return {};
 }
