@@ -44,13 +44,6 @@ __device__ inline int64_t row_offset(const DeviceRows& rows, int32_t r) {
     return i < 0 ? -1 : i / rows.divisor * rows.stride;
 }
 
-// What row r is multiplied by.
-__device__ inline float row_weight(const GemmArgs& gemm, int32_t r) {
-    if (!gemm.row_weight) return 1.0f;
-    const int32_t slot = gemm.row_slot ? gemm.row_slot[r] : r;
-    return slot < 0 ? 0.0f : gemm.row_weight[slot];
-}
-
 // Rows of a token tile, in shared memory.
 template <int max_rows>
 struct TileRows {
@@ -68,7 +61,12 @@ __device__ inline void find_rows(const GemmArgs& gemm, const Tile& tile, TileRow
     const bool present = i < tile.n_rows;
     rows.in[i] = present ? row_offset(gemm.in, r) : -1;
     rows.out[i] = present ? row_offset(gemm.out, r) : -1;
-    rows.weight[i] = present ? row_weight(gemm, r) : 1.0f;
+    float weight = 1.0f;
+    if (present && gemm.row_weight) {
+        const int32_t slot = gemm.row_slot ? gemm.row_slot[r] : r;
+        weight = slot < 0 ? 0.0f : gemm.row_weight[slot];
+    }
+    rows.weight[i] = weight;
 }
 
 // Loads 32 values for M half 0, then 32 for M half 1.

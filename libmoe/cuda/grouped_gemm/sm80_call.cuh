@@ -58,11 +58,11 @@ struct Sm80Work {
     Tile tile;
     int32_t first_tile;  // packed tile
 
-    // Of the eight, so many exist.
+    // The last item of a matrix may have less than eight.
     __device__ __forceinline__ int32_t n_tiles(const Sm80Call& call) const {
         return min(sm80_tiles_of_block, call.gemm.weights.n_tiles - first_tile);
     }
-    // Of the i-th packed tile.
+    // The i-th packed tile begins there.
     __device__ __forceinline__ const std::byte* weights(const Sm80Call& call, int i) const {
         const PackedMatrix& of = call.gemm.weights;
         return of.data + tile.expert * of.expert_stride + (first_tile + i) * call.tile_stride;

@@ -45,15 +45,16 @@ struct Sm80Features {
     int64_t out;  // first output column
 };
 
-__device__ inline Sm80Features sm80_features(const GemmArgs& gemm, int expert, int first_tile,
-                                             int number, float residual) {
+__device__ inline Sm80Features sm80_features(const GemmArgs& gemm, const Sm80Work& work, int number,
+                                             float residual) {
     Sm80Features features{};
     features.column = feature_column(gemm.epilogue, 4 * number);
-    features.exists = first_tile + features.column / 16 < gemm.weights.n_tiles;
+    features.exists = work.first_tile + features.column / 16 < gemm.weights.n_tiles;
     if (!features.exists) return features;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        const Feature one = find_feature(gemm, expert, first_tile, features.column + i, residual);
+        const Feature one =
+            find_feature(gemm, work.tile.expert, work.first_tile, features.column + i, residual);
         features.scale = one.scale;
         features.up_scale = one.up_scale;
         features.bias[i] = one.bias;
@@ -172,11 +173,9 @@ __device__ __forceinline__ void sm80_store_rows(const Sm80Call& call, const Sm80
     const int shift = gated ? 4 : 5;  // log2 of the threads of a row
     static_assert(sm80_tiles_of_block == 8);
     auto thread = static_cast<int>(threadIdx.x);
-    // What follows from it is computed here, and not before all items: there it would take
-    // registers in the mainloops.
+    // The compiler would compute features before all items, in registers that mainloops want.
     compute_now(thread);
-    const Sm80Features features = sm80_features(gemm, work.tile.expert, work.first_tile,
-                                                thread & ((1 << shift) - 1), residual);
+    const Sm80Features features = sm80_features(gemm, work, thread & ((1 << shift) - 1), residual);
     if (!features.exists) return;
     const Sm80OutRows of_thread{reinterpret_cast<const float*>(accum),
                                 rows.out,

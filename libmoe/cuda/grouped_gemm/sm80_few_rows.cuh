@@ -93,7 +93,7 @@ class Sm80FewRows {
             accum, first, n, tokens + in_chunk * Mainloop<rows>::token_bytes, stage, kept);
     }
 
-    // Of the warp's three stages or two, one is multiplied.
+    // One of the warp's stages is multiplied, the other two are on their way, or the other one.
     __device__ __forceinline__ bool has_three() const {
         return call_.few_rows.of_warp.n == 3;
     }

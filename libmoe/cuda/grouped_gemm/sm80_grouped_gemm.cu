@@ -63,7 +63,7 @@ void launch_grouped(const DeviceFacts& device, const GemmArgs& gemm, const Sm80K
                   can_copy(gemm.in, operand),
                   can_store_fours(gemm),
                   grid_records_of(gemm.weights.type, gemm.weights.k)};
-    const int64_t n_groups = (gemm.weights.n_tiles + sm80_tiles_of_block - 1) / sm80_tiles_of_block;
+    const int64_t n_groups = groups_of_tiles(gemm.weights);
     check(n_groups * gemm.max_tiles <= INT32_MAX ? cudaSuccess : cudaErrorInvalidConfiguration,
           "the work items of the portable grouped GEMM, which have 31 bits");
     cudaLaunchConfig_t launch{};

@@ -116,9 +116,6 @@ class Sm80Mainloop {
             for (int u = 0; u < n; ++u) multiply(u);
         }
     }
-    __device__ __forceinline__ bool is_absent() const {
-        return is_absent_;
-    }
 
   private:
     struct Block {

@@ -89,10 +89,11 @@ struct Sm80TileCopy {
         int bytes = grid.align_up(grid.end(first, n)) - begin;
         if constexpr (sm80_copies_records_apart<kind>(2)) {
             if (!grid.begins_unit(first)) {
-                const int records = grid.align_down(grid.records(first));
-                const int n_bytes = grid.align_up(grid.records(first) + grid.front_bytes) - records;
+                const int begin_of_unit = grid.align_down(grid.records(first));
+                const int n_bytes =
+                    grid.align_up(grid.records(first) + grid.front_bytes) - begin_of_unit;
                 if (16 * lane < n_bytes)
-                    copy_async_16(to + sm80_records_apart(grid, tile_bytes), tile + records);
+                    copy_async_16(to + sm80_records_apart(grid, tile_bytes), tile + begin_of_unit);
             }
         }
         tile += begin;

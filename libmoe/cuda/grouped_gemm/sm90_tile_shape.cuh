@@ -194,8 +194,8 @@ struct Stages {
         return most_bytes;
     }();
 
-    // Tiles of few rows have shorter stages than fit: a work item ends with a shorter pipeline.
-    // Blocks of few bits, or that share a record, take more to be worth a barrier.
+    // Tiles of few rows are slower with more than four blocks in a stage, but not those of grids
+    // (bench/notes/grouped_gemm.md). Types of less than four bits were not compared.
     static constexpr uint32_t most_blocks = code_bits(type) < 4 || is_grid(type) ? 16 : 4;
 
     // Blocks of 64 k per stage at this width; of a superblock 1, 2 or 4.
