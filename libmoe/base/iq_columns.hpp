@@ -39,7 +39,9 @@ MOE_HOST_DEVICE constexpr uint32_t two_signs(uint32_t a, int32_t first) {
 // What the grids have in common; columns(block, t) are columns 16 t to 16 t + 15.
 struct Iq2Grid {
     static constexpr int32_t index_bits = 2;
-    static MOE_HOST_DEVICE int32_t magnitude(uint32_t index) { return iq2_magnitude(index); }
+    static MOE_HOST_DEVICE constexpr int32_t magnitude(uint32_t index) {
+        return iq2_magnitude(index);
+    }
 };
 
 struct Iq2XxsGrid : Iq2Grid {
@@ -70,7 +72,9 @@ struct Iq2XsGrid : Iq2Grid {
 struct Iq3XxsGrid {
     static constexpr int32_t bytes = 98;
     static constexpr int32_t index_bits = 4;
-    static MOE_HOST_DEVICE int32_t magnitude(uint32_t index) { return iq3_xxs_magnitude(index); }
+    static MOE_HOST_DEVICE constexpr int32_t magnitude(uint32_t index) {
+        return iq3_xxs_magnitude(index);
+    }
     static MOE_HOST_DEVICE IqColumns columns(const std::byte* block, int32_t t) {
         uint64_t entries = 0;
         for (int32_t j = 0; j < 4; ++j)
@@ -85,7 +89,9 @@ struct Iq3XxsGrid {
 struct Iq3SGrid {
     static constexpr int32_t bytes = 110;
     static constexpr int32_t index_bits = 4;
-    static MOE_HOST_DEVICE int32_t magnitude(uint32_t index) { return iq3_s_magnitude(index); }
+    static MOE_HOST_DEVICE constexpr int32_t magnitude(uint32_t index) {
+        return iq3_s_magnitude(index);
+    }
     static MOE_HOST_DEVICE IqColumns columns(const std::byte* block, int32_t t) {
         const uint32_t high = iq::byte_at(block, 66 + t / 2) >> t % 2 * 4;
         uint64_t entries = 0;

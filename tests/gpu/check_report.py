@@ -18,6 +18,7 @@ MARKS = ("<!-- gpu reports: written by tests/gpu/check_report.py --write -->\n",
 # The words of a row with a family: architecture, activation, family. The weight and the stage complete a kernel's name.
 WORDS = re.compile(r'\{"(sm[0-9]+)", "([a-z0-9]+)", "([a-z0-9_]+)"\}')
 MOST_LISTED = 8  # kernel files that changed; of more the page has the number
+FORCES = ("columns/forced/",)  # cases with a kernel_filter of their own
 
 
 def cuda_kernels(root):
@@ -46,7 +47,17 @@ def launch_checks(report):
     return f"{total['named_checked']} kernels that plans name were launched, {total['functions_checked']} functions are of their names' family and type"
 
 
+def forbidden(report):
+    """Kernels that ran although the run forbade them ("-sm90_*"). Cases that force kernels run those."""
+    globs = [item[1:] for item in report.get("kernel_filter", "").split(",") if item.startswith("-")]
+    for case in report["cases"]:
+        for name in case.get("launched", ()):
+            if not case["name"].startswith(FORCES) and any(fnmatch.fnmatchcase(name, glob) for glob in globs):
+                yield f"{case['name']}: {name} ran"
+
+
 def failing(report):
+    yield from forbidden(report)
     for case in report["cases"]:
         if not case["ok"]:
             yield f"{case['name']}: {'; '.join(case.get('failures', ['no reason given']))}"

@@ -35,6 +35,15 @@ class CheckReport(unittest.TestCase):
         self.assertEqual(len(list(check_report.failing(report(True, named_checked=1)))), 1)
         self.assertEqual(list(check_report.failing(report(False))), [])
 
+    def test_what_the_run_forbade_must_not_run(self):
+        names = ["sm80_q4_k_bf16_gemv_down", "sm90_q4_k_bf16_gemv_down"]
+        run = report(True, launched=names, named_checked=1, functions_checked=1)
+        self.assertEqual(list(check_report.failing(run)), [])
+        run["kernel_filter"] = "-sm90_*"
+        self.assertEqual(list(check_report.failing(run)), [f"a: {names[1]} ran"])
+        run["cases"][0]["name"] = check_report.FORCES[0] + "a"
+        self.assertEqual(list(check_report.failing(run)), [])
+
     def test_the_table_of_the_plan_is_found(self):
         kernels = check_report.cuda_kernels(pathlib.Path(__file__).resolve().parents[2])
         self.assertIn("sm90_*_bf16_gemv_*", kernels)

@@ -50,6 +50,9 @@ class Device {
     virtual std::string kernel_function_name(const void*) { return ""; }
 
     bool is_cuda() const { return kind() == MOE_DEVICE_CUDA; }
+
+    // The kernel_filter of plans that have none of their own.
+    std::string kernels;
 };
 
 std::unique_ptr<Device> make_host_device();

@@ -31,6 +31,7 @@ constexpr const char* usage = R"(moe-gpu-test [options]
   --list              the names of the cases and nothing else
   --filter GLOB       only cases whose name matches; may be given several times
   --smoke             the short set
+  --kernels FILTER    the kernel_filter of plans for which the case has none
   --report FILE       write a JSON report
   --commit NAME       the commit under test, for the report
   --quiet             print failures and the last line only
@@ -41,6 +42,7 @@ struct Options {
     std::vector<const char*> filters;
     const char* report = nullptr;
     const char* commit = "";
+    const char* kernels = "";
     const char* child = nullptr;
     const char* child_filter = "";
 };
@@ -66,6 +68,8 @@ bool parse(int count, char** words, Options& options) {
             options.report = given;
         } else if (word == "--commit") {
             options.commit = given;
+        } else if (word == "--kernels") {
+            options.kernels = given;
         } else if (word == "--child") {
             options.child = given;
         } else if (word == "--child-filter") {
@@ -163,6 +167,7 @@ int run_cases(const Options& options, const CaseList& list) {
     report.commit = options.commit;
     const auto host = make_host_device();
     const auto device = options.is_cuda ? make_cuda_device() : make_host_device();
+    device->kernels = report.kernels = options.kernels;
     if (options.child) return run_child(options.child, options.child_filter, *device, *host);
     report.names = device->names();
     report.are_launches_recorded = are_launches_recorded();

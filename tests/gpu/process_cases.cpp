@@ -220,7 +220,7 @@ void run_in_child(Context& context, const std::string& name, const std::string& 
     int read_end = -1, status = 0;
     const pid_t child =
         start({"moe-gpu-test", "--device", context.device.is_cuda() ? "cuda" : "cpu", "--child",
-               name, "--child-filter", filter},
+               name, "--child-filter", filter, "--kernels", context.device.kernels},
               read_end);
     take_lines(context, read_end);
     waitpid(child, &status, 0);

@@ -78,7 +78,7 @@ bool write_report(const Report& report, const std::string& path) {
         {"extent", report.extent},         {"device", report.names.device},
         {"driver", report.names.driver},   {"cuda", report.names.runtime},
         {"commit", report.commit},         {"date", today()},
-        {"library", moe_version_string()},
+        {"library", moe_version_string()}, {"kernel_filter", report.kernels},
     };
     for (const auto& [key, value] : facts)
         json += "  \"" + std::string(key) + "\": " + quoted(value) + ",\n";

@@ -24,6 +24,7 @@ struct Outcome {
 
 struct Report {
     std::string extent, commit;
+    std::string kernels;  // that plans of cases without a filter of their own may have; "": all
     DeviceNames names;
     bool are_launches_recorded = false;
     std::vector<Outcome> outcomes;

@@ -25,6 +25,12 @@ std::shared_ptr<moe_weights> weights_of(const moe_plan* plan, const SideSpec& sp
     return load_weights(plan, spec.weights);
 }
 
+moe_plan_desc filtered(const Device& device, moe_plan_desc desc) {
+    if ((!desc.kernel_filter || !*desc.kernel_filter) && !device.kernels.empty())
+        desc.kernel_filter = device.kernels.c_str();
+    return desc;
+}
+
 constexpr moe_stage stages[] = {MOE_STAGE_ROUTE, MOE_STAGE_DISPATCH, MOE_STAGE_EXPERTS,
                                 MOE_STAGE_COMBINE, MOE_STAGE_FINISH};
 
@@ -48,7 +54,7 @@ Side::Side(Device& on, moe_runtime* runtime, const SideSpec& spec)
       router_type(spec.plan.router_input_type ? spec.plan.router_input_type : spec.plan.x_type),
       out_type(spec.plan.out_type ? spec.plan.out_type : spec.plan.x_type),
       partial(spec.plan.partial != 0),
-      plan(make_plan(runtime, spec.plan)),
+      plan(make_plan(runtime, filtered(on, spec.plan))),
       weights(weights_of(plan.get(), spec)),
       stages_(spec.plan.stages),
       stream_(on),

@@ -1,12 +1,14 @@
 // iq2_xxs, iq2_xs, iq3_xxs and iq3_s in gemv, and their tables: codes name entries of a fixed grid.
-// Tables in shared memory turn the names and the signs of eight columns into signed bytes. Device
-// only.
+// Tables in shared memory turn the names and the signs of eight columns into signed bytes. Their
+// entries have 32 bits, because a warp's look-ups of wider ones wait twice as long for each other's
+// banks. Device only.
 //
-//   magnitudes   entry i: those of 8 columns (iq2) or 4 (iq3) as bytes
-//   signs        entry i: bytes of 1 where the bits of 8 columns say negative. xxs and xs name them
-//                by seven bits, of which the eighth follows (base/iq_grids.hpp)
+//   entries   iq2: of 8 columns, four bits each, the index of the magnitude; iq3: of 4 columns, the
+//             magnitudes as bytes
+//   signs     of 8 columns, four bits each: 4 (iq2) or 1 (iq3) where negative. xxs and xs name them
+//             by seven bits, of which the eighth follows (base/iq_grids.hpp)
 //
-// Bytes of an entry are in the order of k that operands have: of each four 0, 2, 1, 3.
+// Columns are in the order of k that operands have: of each four 0, 2, 1, 3.
 #pragma once
 
 #include "libmoe/base/iq_columns.hpp"
@@ -14,22 +16,35 @@
 
 namespace moe::cuda {
 
-// Bits 0 to 3 of eight, and 4 to 7, as bytes in the order of operands.
-__device__ __forceinline__ uint2 sign_bytes(uint32_t signs) {
-    const auto four = [](uint32_t bits) {
-        return (bits & 1) | (bits >> 2 & 1) << 8 | (bits >> 1 & 1) << 16 | (bits >> 3 & 1) << 24;
-    };
-    return {four(signs), four(signs >> 4)};
+// Four items of `bits` bits each, in the order of operands, `apart` bits from each other.
+template <int bits, int apart>
+__device__ __forceinline__ uint32_t spread_four(uint32_t items) {
+    constexpr uint32_t mask = (1u << bits) - 1;
+    const auto item = [&](int column) { return items >> bits * column & mask; };
+    return item(0) | item(2) << apart | item(1) << 2 * apart | item(3) << 3 * apart;
+}
+// The same of eight, four bits from each other.
+template <int bits>
+__device__ __forceinline__ uint32_t spread_eight(uint32_t items) {
+    return spread_four<bits, 4>(items) | spread_four<bits, 4>(items >> 4 * bits) << 16;
 }
 
-// Magnitudes of the four columns whose indices begin at the lowest bit.
+// Levels `sign` times magnitude 0 to 3 of a grid as bytes.
+template <class Grid>
+constexpr uint32_t level_bytes(int32_t sign) {
+    uint32_t bytes = 0;
+    for (uint32_t i = 0; i < 4; ++i)
+        bytes |= static_cast<uint32_t>(sign * Grid::magnitude(i) & 255) << 8 * i;
+    return bytes;
+}
+// Four magnitudes as bytes, in the order of operands; indices has 4 bits of each.
 template <class Grid>
 __device__ __forceinline__ uint32_t magnitude_bytes(uint32_t indices) {
-    constexpr uint32_t mask = (1u << Grid::index_bits) - 1;
-    const auto byte = [&](int column) {
-        return static_cast<uint32_t>(Grid::magnitude(indices >> Grid::index_bits * column & mask));
-    };
-    return byte(0) | byte(2) << 8 | byte(1) << 16 | byte(3) << 24;
+    uint32_t bytes = 0;
+    for (const int column : {0, 2, 1, 3})
+        bytes = bytes >> 8 | static_cast<uint32_t>(Grid::magnitude(indices >> 4 * column & 15))
+                                 << 24;
+    return bytes;
 }
 
 // Names of entries and signs of 16 columns of a row.
@@ -126,45 +141,48 @@ struct Iq3SNames {
     }
 };
 
-// Both tables of a type in shared memory.
-template <PackedType packed, class Grid, class Names>
+// Both tables of a type in shared memory. flip: what levels are combined with by exclusive or.
+template <PackedType packed, class Grid, class Names, uint32_t flip>
 struct IqTables {
-    static constexpr int columns_of_entry = Grid::index_bits == 2 ? 8 : 4;
-    static constexpr int32_t signs_at = Names::entries * columns_of_entry;
-    static_assert(fixed_table_bytes(packed) == signs_at + 8 * Names::signs);
+    static constexpr bool is_iq2 = Grid::index_bits == 2;
+    static constexpr int32_t signs_at = 4 * Names::entries;
+    static_assert(fixed_table_bytes(packed) == signs_at + 4 * Names::signs);
 
     // Entries `first`, `first` + stride and so on of both.
     static __device__ __forceinline__ void store(uint32_t to, int32_t first, int32_t stride) {
         for (int32_t i = first; i < Names::entries; i += stride) {
             const uint32_t entry = Names::entry_of_grid(static_cast<uint32_t>(i));
-            const uint32_t low = magnitude_bytes<Grid>(entry);
-            if constexpr (columns_of_entry == 8)
-                store_shared(to + 8 * i, uint2{low, magnitude_bytes<Grid>(entry >> 8)});
-            else
-                store_shared(to + 4 * i, low);
+            store_shared(to + 4 * i,
+                         is_iq2 ? spread_eight<2>(entry) : magnitude_bytes<Grid>(entry) ^ flip);
         }
         for (int32_t i = first; i < Names::signs; i += stride) {
             const auto name = static_cast<uint32_t>(i);
-            store_shared(to + signs_at + 8 * i,
-                         sign_bytes(Names::signs == 256 ? name : iq_signs(name)));
+            const uint32_t signs = Names::signs == 256 ? name : iq_signs(name);
+            store_shared(to + signs_at + 4 * i, spread_eight<1>(signs) * (is_iq2 ? 4 : 1));
         }
     }
     // Levels of a row's steps 2 i and 2 i + 1 as signed bytes.
     static __device__ __forceinline__ uint2 levels(uint32_t tables, const IqNames& names, int i) {
-        uint2 magnitudes;
-        if constexpr (columns_of_entry == 8) {
-            magnitudes = load_shared_8(tables + 8 * Names::entry(names, i));
+        const uint32_t signs = load_shared_4(tables + signs_at + 4 * Names::sign(names, i));
+        const auto entry = [&](int number) {
+            return load_shared_4(tables + 4 * Names::entry(names, number));
+        };
+        if constexpr (is_iq2) {
+            const uint32_t selectors = entry(i) | signs;
+            return {levels_of_iq2(selectors), levels_of_iq2(selectors >> 16)};
         } else {
-            magnitudes.x = load_shared_4(tables + 4 * Names::entry(names, 2 * i));
-            magnitudes.y = load_shared_4(tables + 4 * Names::entry(names, 2 * i + 1));
+            return {with_signs(entry(2 * i), signs), with_signs(entry(2 * i + 1), signs >> 16)};
         }
-        const uint2 signs = load_shared_8(tables + signs_at + 8 * Names::sign(names, i));
-        return {with_signs(magnitudes.x, signs.x), with_signs(magnitudes.y, signs.y)};
     }
 
   private:
+    // Three magnitudes and their negatives fit one prmt.
+    static __device__ __forceinline__ uint32_t levels_of_iq2(uint32_t selectors) {
+        return permute_bytes(level_bytes<Grid>(1) ^ flip, level_bytes<Grid>(-1) ^ flip, selectors);
+    }
     // No magnitude is zero, so that the sum carries into no other byte.
-    static __device__ __forceinline__ uint32_t with_signs(uint32_t magnitudes, uint32_t negative) {
+    static __device__ __forceinline__ uint32_t with_signs(uint32_t magnitudes, uint32_t signs) {
+        const uint32_t negative = permute_bytes(0x0100u, 0, signs);
         return (magnitudes ^ negative * 0xFFu) + negative;
     }
 };
@@ -173,7 +191,7 @@ template <PackedType packed, class Grid, class Names>
 struct GemvIq : GemvDequantBase<packed> {
     using Base = GemvDequantBase<packed>;
     using Operand = BytesOf16<true>;
-    using Tables = IqTables<packed, Grid, Names>;
+    using Tables = IqTables<packed, Grid, Names, 0>;
     static constexpr int32_t span = 1;
     static constexpr float residual_scale = Names::scale_unit;
     static constexpr uint32_t row_bytes = ggml_scale_bytes(packed);

@@ -1,5 +1,5 @@
 // iq2_xxs, iq2_xs, iq3_xxs and iq3_s in Hopper's grouped GEMM: the tables of gemv (iq_gemv.cuh)
-// give levels as signed bytes, which are codes of 8 bits less 128. Device only.
+// give levels plus 128, which are codes of 8 bits. Device only.
 #pragma once
 
 #include "libmoe/cuda/dequant/code_operands.cuh"
@@ -9,7 +9,7 @@ namespace moe::cuda {
 
 template <PackedType packed, class Grid, class Names>
 struct GroupedIq : GroupedCodeBase<packed> {
-    using Tables = IqTables<packed, Grid, Names>;
+    using Tables = IqTables<packed, Grid, Names, 0x80808080u>;
     static constexpr uint32_t row_bytes = ggml_scale_bytes(packed);
     struct Words {
         IqNames row[2];
@@ -62,7 +62,7 @@ struct GroupedIq : GroupedCodeBase<packed> {
                 const uint2 two = Tables::levels(table.at, words.row[row], i);
 #pragma unroll
                 for (int j = 0; j < 2; ++j) {
-                    const uint32_t bytes = (j == 0 ? two.x : two.y) ^ 0x80808080u;
+                    const uint32_t bytes = j == 0 ? two.x : two.y;
                     uint32_t* step = a + 4 * (2 * i + j) + row;
                     step[0] = operands.even(bytes);
                     step[2] = operands.odd(bytes);

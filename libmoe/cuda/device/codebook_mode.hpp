@@ -26,18 +26,18 @@ constexpr CodebookMode codebook_mode_of(const PackedMatrix& matrix) {
                                                      : CodebookMode::per_expert;
 }
 
-// Bytes of the tables that every thread block of gemv makes for a type of its own accord:
-// magnitudes and signs of iq2 and iq3 (dequant/iq_gemv.cuh).
+// Bytes of the tables that every thread block of gemv makes for a type of its own accord: of iq2
+// and iq3 (dequant/iq_gemv.cuh).
 MOE_HOST_DEVICE constexpr int32_t fixed_table_bytes(PackedType type) {
     switch (type) {
         case PackedType::iq2_xxs:
-            return 256 * 8 + 128 * 8;
+            return 256 * 4 + 128 * 4;
         case PackedType::iq2_xs:
-            return 512 * 8 + 128 * 8;
+            return 512 * 4 + 128 * 4;
         case PackedType::iq3_xxs:
-            return 256 * 4 + 128 * 8;
+            return 256 * 4 + 128 * 4;
         case PackedType::iq3_s:
-            return 512 * 4 + 256 * 8;
+            return 512 * 4 + 256 * 4;
         default:
             return 0;
     }

@@ -91,7 +91,8 @@ __device__ __forceinline__ float f16_value(uint32_t bits) {
     return v;
 }
 
-// The byte of (low, high) that each of the lowest four nibbles of `selector`, 7 at most, names.
+// The byte of (low, high) that each of the lowest four nibbles of `selector` names; from 8 on the
+// sign of that byte, eight times.
 __device__ __forceinline__ uint32_t permute_bytes(uint32_t low, uint32_t high, uint32_t selector) {
     uint32_t bytes;
     asm("prmt.b32 %0, %1, %2, %3;" : "=r"(bytes) : "r"(low), "r"(high), "r"(selector));

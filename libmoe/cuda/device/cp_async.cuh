@@ -18,6 +18,16 @@ __device__ inline void copy_async_16(std::byte* to, const void* from, bool prese
     copy_async_16(static_cast<uint32_t>(__cvta_generic_to_shared(to)), from, present);
 }
 
+// Copies only if `present`: a predicate and no branch, so that copies that follow each other stay
+// in one basic block (ptxas puts three loads of nothing before those of each).
+__device__ inline void copy_async_16_if(bool present, uint32_t to, const void* from) {
+    asm volatile(
+        "{\n.reg .pred present;\nsetp.ne.s32 present, %2, 0;\n"
+        "@present cp.async.cg.shared.global [%0], [%1], 16;\n}" ::"r"(to),
+        "l"(from), "r"(static_cast<int>(present))
+        : "memory");
+}
+
 // Both addresses are aligned to 4 bytes.
 __device__ inline void copy_async_4(void* to, const void* from) {
     const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(to));

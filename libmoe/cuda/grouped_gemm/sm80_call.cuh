@@ -97,10 +97,10 @@ struct Sm80Items {
 };
 
 struct Sm80Lane {
-    int warp = static_cast<int>(threadIdx.x) / 32;
-    int id = static_cast<int>(threadIdx.x) % 32;
-    int g = id / 4;
-    int t = id % 4;
+    int warp = static_cast<int>(threadIdx.x / 32);
+    int id = static_cast<int>(threadIdx.x % 32);
+    int g = static_cast<int>(threadIdx.x % 32 / 4);
+    int t = static_cast<int>(threadIdx.x % 4);
 };
 
 // The type with the numbers of a grid; a constant for all others. The compiler is told which kind

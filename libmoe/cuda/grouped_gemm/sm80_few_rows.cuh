@@ -108,7 +108,7 @@ class Sm80FewRows {
         const Sm80TileCopy<kind, k_blocks> copy{call_.records, call_.few_rows.of_warp.tile_bytes};
         if (tile_ && first < n_k_blocks_)
             copy.run(tile_, first, min(k_blocks, n_k_blocks_ - first),
-                     shared_address(ring_) + stage + 16 * lane_.id, lane_.id);
+                     shared_address(ring_) + stage + 16 * lane_.id, lane_.id, true);
         commit_copies();
     }
 

@@ -46,16 +46,19 @@ struct Sm80TileCopy {
     const GridRecords& records;
     int32_t tile_bytes;  // of a packed tile in the stage
 
-    // `tile` and `to` are the lane's.
+    // `tile` and `to` are the lane's. exists: else nothing is copied.
     __device__ __forceinline__ void run(const std::byte* tile, int first, int n, uint32_t to,
-                                        int lane) const {
+                                        int lane, bool exists) const {
         if constexpr (is_grid(kind)) {
-            fetch_grid(tile, first, n, to, lane);
+            fetch_grid(tile, first, n, to, lane, exists);
         } else {
             const BlockOffset from = block_offset(kind, int64_t{64} * first);
-            fetch_codes(tile + from.codes, n, to, lane);
             if constexpr (has_superblock(kind))
-                copy<shared_scale_bytes(kind)>(to + scale_offset, tile + from.scales, lane);
+                copy<shared_scale_bytes(kind)>(to + scale_offset, tile + from.scales, lane, exists);
+            if (k_blocks == 1 || n == k_blocks)
+                copy<k_blocks * sm80_code_stride<kind>>(to, tile + from.codes, lane, exists);
+            else
+                copy_rest(to, tile + from.codes, n * sm80_code_stride<kind>, lane, exists);
         }
     }
 
@@ -64,15 +67,18 @@ struct Sm80TileCopy {
 
     // Copies `bytes` bytes; `from` and `to` are the lane's.
     template <int bytes>
-    static __device__ __forceinline__ void copy(uint32_t to, const std::byte* from, int lane) {
+    static __device__ __forceinline__ void copy(uint32_t to, const std::byte* from, int lane,
+                                                bool exists) {
 #pragma unroll
         for (int i = 0; i < bytes; i += 32 * 16)
-            if (i + 32 * 16 <= bytes || i + 16 * lane < bytes) copy_async_16(to + i, from + i);
+            copy_async_16_if(exists && (i + 32 * 16 <= bytes || i + 16 * lane < bytes), to + i,
+                             from + i);
     }
 
     // The same for any number of bytes.
     static __device__ __forceinline__ void copy_rest(uint32_t to, const std::byte* from, int bytes,
-                                                     int lane) {
+                                                     int lane, bool exists) {
+        if (!exists) return;
 #pragma unroll 1
         for (int i = 16 * lane; i < bytes; i += 32 * 16) {
             copy_async_16(to, from);
@@ -83,7 +89,7 @@ struct Sm80TileCopy {
 
     // Copies the bytes of n blocks of a grid, and the records of a unit that began before them.
     __device__ __forceinline__ void fetch_grid(const std::byte* tile, int first, int n, uint32_t to,
-                                               int lane) const {
+                                               int lane, bool exists) const {
         const GridRecords& grid = records;
         const int begin = grid.align_down(grid.begin(first));
         int bytes = grid.align_up(grid.end(first, n)) - begin;
@@ -92,26 +98,24 @@ struct Sm80TileCopy {
                 const int begin_of_unit = grid.align_down(grid.records(first));
                 const int n_bytes =
                     grid.align_up(grid.records(first) + grid.front_bytes) - begin_of_unit;
-                if (16 * lane < n_bytes)
-                    copy_async_16(to + sm80_records_apart(grid, tile_bytes), tile + begin_of_unit);
+                copy_async_16_if(exists && 16 * lane < n_bytes,
+                                 to + sm80_records_apart(grid, tile_bytes), tile + begin_of_unit);
             }
         }
         tile += begin;
-        if (n == k_blocks) {
+        if (k_blocks == 1 || n == k_blocks) {
             constexpr int whole = k_blocks * sm80_code_stride<kind> / 512 * 512;
-            copy<whole>(to, tile, lane);
+            copy<whole>(to, tile, lane, exists);
             tile += whole;
             to += whole;
             bytes -= whole;
+            copy_async_16_if(exists && 16 * lane < bytes, to, tile);
+            if (bytes <= 512) return;
+            tile += 512;
+            to += 512;
+            bytes -= 512;
         }
-        copy_rest(to, tile, bytes, lane);
-    }
-    __device__ __forceinline__ void fetch_codes(const std::byte* from, int n, uint32_t to,
-                                                int lane) const {
-        if (n == k_blocks)
-            copy<k_blocks * sm80_code_stride<kind>>(to, from, lane);
-        else
-            copy_rest(to, from, n * sm80_code_stride<kind>, lane);
+        copy_rest(to, tile, bytes, lane, exists);
     }
 };
 
@@ -177,9 +181,10 @@ class Sm80Fetch {
 
     // Vectors that the input lacks become zeros.
     __device__ __forceinline__ void fetch_tokens(int first, int n, uint32_t to) const {
-        const auto thread = static_cast<int>(threadIdx.x);
-        const int column = thread % 8, row = thread / 8 % rows_apart;
-        const int own = thread / 8 / rows_apart;  // k_block of the stage
+        const uint32_t thread = threadIdx.x;
+        const auto column = static_cast<int>(thread % 8);
+        const auto row = static_cast<int>(thread / 8 % rows_apart);
+        const auto own = static_cast<int>(thread / 8 / rows_apart);  // k_block of the stage
         if ((k_blocks > 1 && own >= n) || (rows_apart > rows && row >= rows)) return;
         const int k_block = first + own;
         const bool exists = column < vectors_from(k_block);
@@ -202,9 +207,8 @@ class Sm80Fetch {
         const uint32_t to_lane = to + lane.warp * tile_bytes + 16 * lane.id;
 #pragma unroll
         for (int i = 0; i < sm80_tiles_of_block / warps; ++i)
-            if (lane.warp + i * warps < n_tiles_)
-                copy.run(tile_ + i * warps * call_.tile_stride, first, n,
-                         to_lane + i * warps * tile_bytes, lane.id);
+            copy.run(tile_ + i * warps * call_.tile_stride, first, n,
+                     to_lane + i * warps * tile_bytes, lane.id, lane.warp + i * warps < n_tiles_);
     }
 
     const Sm80Call& call_;
