@@ -330,13 +330,15 @@ void with_every_kernel(Context& context, const PairSpec& spec, moe_stage stage,
         forced.loaded = pair.subject.weights;
         auto candidate = sized<moe_candidate>();
         for (uint32_t i = 0; moe_candidates(pair.subject.plan.get(), i, &candidate) == MOE_OK; ++i)
-            if (candidate.stage == stage && candidate.applicable && !candidate.chosen)
+            if (candidate.stage == stage && candidate.applicable && !candidate.chosen &&
+                !context.device.forbids(candidate.kernel))
                 others.push_back(candidate.kernel);
     }
     for (const std::string& name : others) {
+        const std::string filter = context.device.with_its_own(name);
         forced.subject = [&](moe_plan_desc& desc) {
             if (spec.subject) spec.subject(desc);
-            desc.kernel_filter = name.c_str();
+            desc.kernel_filter = filter.c_str();
         };
         const size_t n_before = context.failures.size();
         use(Pair(context, forced, data));

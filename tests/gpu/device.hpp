@@ -51,8 +51,13 @@ class Device {
 
     bool is_cuda() const { return kind() == MOE_DEVICE_CUDA; }
 
-    // The kernel_filter of plans that have none of their own.
+    // The kernel_filter of plans that have none of their own. Cases force no kernel that it
+    // forbids.
     std::string kernels;
+    bool forbids(const std::string& kernel) const;
+    std::string with_its_own(const std::string& filter) const {
+        return kernels.empty() ? filter : filter + "," + kernels;
+    }
 };
 
 std::unique_ptr<Device> make_host_device();

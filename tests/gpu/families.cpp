@@ -39,7 +39,9 @@ std::vector<Forced> families_of(Context& context, const moe_plan* plan) {
             expect_reason(context, candidate, name);
             context.expect(!name.family.empty(),
                            text("%s names no family of kernels", candidate.kernel));
-            if (!candidate.applicable || by_group.count(name.group())) continue;
+            if (!candidate.applicable || by_group.count(name.group()) ||
+                context.device.forbids(candidate.kernel))
+                continue;
             order.push_back(name.group());
             by_group[name.group()] = {candidate.kernel, std::string("experts:") + candidate.kernel};
         } else if (candidate.stage == MOE_STAGE_FINISH && candidate.applicable) {
@@ -50,7 +52,10 @@ std::vector<Forced> families_of(Context& context, const moe_plan* plan) {
         }
     }
     std::vector<Forced> all;
-    for (const std::string& group : order) all.push_back(by_group[group]);
+    for (const std::string& group : order) {
+        Forced& forced = all.emplace_back(by_group[group]);
+        forced.filter = context.device.with_its_own(forced.filter);
+    }
     return all;
 }
 
