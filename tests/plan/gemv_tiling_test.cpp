@@ -121,9 +121,9 @@ int32_t codebook_table_bytes(PackedType type, CodebookMode codebook_mode, int32_
     const int32_t bits = code_bits(type);
     switch (codebook_mode) {
         case CodebookMode::none:
-            // Entries are 512 magnitudes of 8 columns and 128 signs of 8, or 512 of 4 and 256 of 8.
-            return type == PackedType::iq2_xs  ? 512 * 8 + 128 * 8
-                   : type == PackedType::iq3_s ? 512 * 4 + 256 * 8
+            // Words: 512 of entries, and 128 or 256 of signs.
+            return type == PackedType::iq2_xs  ? 4 * (512 + 128)
+                   : type == PackedType::iq3_s ? 4 * (512 + 256)
                                                : 0;
         case CodebookMode::shared_bytes:
             return 8;
