@@ -48,7 +48,7 @@ def launch_checks(report):
 
 
 def forbidden(report):
-    """Kernels that ran although the run forbade them ("-sm90_*"). Cases that force kernels run those."""
+    """Kernels that ran although the run forbade them ("-sm90_*"), but in cases with filters of their own."""
     globs = [item[1:] for item in report.get("kernel_filter", "").split(",") if item.startswith("-")]
     for case in report["cases"]:
         for name in case.get("launched", ()):

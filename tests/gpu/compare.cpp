@@ -330,8 +330,7 @@ void with_every_kernel(Context& context, const PairSpec& spec, moe_stage stage,
         forced.loaded = pair.subject.weights;
         auto candidate = sized<moe_candidate>();
         for (uint32_t i = 0; moe_candidates(pair.subject.plan.get(), i, &candidate) == MOE_OK; ++i)
-            if (candidate.stage == stage && candidate.applicable && !candidate.chosen &&
-                !context.device.forbids(candidate.kernel))
+            if (candidate.stage == stage && can_force(candidate) && !candidate.chosen)
                 others.push_back(candidate.kernel);
     }
     for (const std::string& name : others) {

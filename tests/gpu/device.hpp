@@ -51,10 +51,9 @@ class Device {
 
     bool is_cuda() const { return kind() == MOE_DEVICE_CUDA; }
 
-    // The kernel_filter of plans that have none of their own. Cases force no kernel that it
-    // forbids.
+    // The kernel_filter of plans that have none of their own, and what a case's own filter is
+    // beside it.
     std::string kernels;
-    bool forbids(const std::string& kernel) const;
     std::string with_its_own(const std::string& filter) const {
         return kernels.empty() ? filter : filter + "," + kernels;
     }

@@ -39,12 +39,10 @@ std::vector<Forced> families_of(Context& context, const moe_plan* plan) {
             expect_reason(context, candidate, name);
             context.expect(!name.family.empty(),
                            text("%s names no family of kernels", candidate.kernel));
-            if (!candidate.applicable || by_group.count(name.group()) ||
-                context.device.forbids(candidate.kernel))
-                continue;
+            if (!can_force(candidate) || by_group.count(name.group())) continue;
             order.push_back(name.group());
             by_group[name.group()] = {candidate.kernel, std::string("experts:") + candidate.kernel};
-        } else if (candidate.stage == MOE_STAGE_FINISH && candidate.applicable) {
+        } else if (candidate.stage == MOE_STAGE_FINISH && can_force(candidate)) {
             // Candidates come stage by stage: the experts' are known.
             const auto found = by_group.find(name.group());
             if (found != by_group.end())

@@ -47,6 +47,11 @@ Struct sized() {
     return value;
 }
 
+// Applies, and the plan's kernel_filter does not forbid it.
+inline bool can_force(const moe_candidate& candidate) {
+    return candidate.applicable && std::string(candidate.reason_code) != "forbidden";
+}
+
 inline Plan make_plan(moe_runtime* runtime, const moe_plan_desc& desc) {
     moe_plan* plan = nullptr;
     must(moe_plan_create(runtime, &desc, &plan), "moe_plan_create");

@@ -1,8 +1,6 @@
 // Plans, workspaces and forwards of one side.
 #include "side.hpp"
 
-#include <fnmatch.h>
-
 #include <algorithm>
 #include <cstdlib>
 
@@ -37,15 +35,6 @@ constexpr moe_stage stages[] = {MOE_STAGE_ROUTE, MOE_STAGE_DISPATCH, MOE_STAGE_E
                                 MOE_STAGE_COMBINE, MOE_STAGE_FINISH};
 
 }  // namespace
-
-bool Device::forbids(const std::string& kernel) const {
-    for (size_t begin = 0, end; begin < kernels.size(); begin = end + 1) {
-        end = std::min(kernels.find(',', begin), kernels.size());
-        const std::string item = kernels.substr(begin, end - begin);
-        if (item[0] == '-' && fnmatch(item.c_str() + 1, kernel.c_str(), 0) == 0) return true;
-    }
-    return false;
-}
 
 Side::Space::Space(Device& device, moe_runtime* runtime, const moe_plan* plan, int64_t n_tokens)
     : memory(device, scratch_of(device, plan, n_tokens)) {
