@@ -52,7 +52,7 @@ const Model* known_model(const CaseList& list, const std::string& name) {
 
 Case case_of(const Fields& fields, const CaseList& list) {
     fields.allow({"model", "format", "mode", "n_tokens", "zipf", "unfused", "x_type",
-                  "intermediate_type", "kernels", "stages"});
+                  "intermediate_type", "activation_quantization", "kernels", "stages"});
     Case one{};
     const std::string model = fields.word("model", ".-");
     one.model = known_model(list, model);
@@ -69,6 +69,12 @@ Case case_of(const Fields& fields, const CaseList& list) {
     one.x_type = type_of(fields, "x_type");
     one.intermediate_type = type_of(fields, "intermediate_type");
     one.stages = fields.flag("stages");
+    if (fields.has("activation_quantization")) {
+        const std::string type = fields.word("activation_quantization", "");
+        one.fp8_activations = type == "fp8";
+        if (type != "fp8" && type != "none")
+            fields.fail("activation_quantization is " + type + ", neither none nor fp8");
+    }
     if (fields.has("kernels")) one.kernels = fields.word("kernels", "_,:*+-");
     return one;
 }

@@ -70,6 +70,7 @@ std::string Case::name() const {
     if (x_type != MOE_TYPE_BF16) name += std::string("/x_") + name_of_type(x_type);
     if (intermediate_type != MOE_TYPE_BF16)
         name += std::string("/intermediate_") + name_of_type(intermediate_type);
+    if (fp8_activations) name += "/activations_fp8";
     return kernels.empty() ? name : name + "/" + kernels;
 }
 

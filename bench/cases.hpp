@@ -43,6 +43,7 @@ struct Case {
     bool stages = false;    // each stage is also measured alone; not part of the name
     moe_type x_type = MOE_TYPE_BF16;
     moe_type intermediate_type = MOE_TYPE_BF16;
+    bool fp8_activations = false;  // moe_plan_desc.activation_quantization
     // A case from ids calls moe_experts with rows in this layout, whose name is then the mode's;
     // null: moe_forward.
     const Layout* layout = nullptr;

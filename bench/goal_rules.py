@@ -44,12 +44,13 @@ def name_of(r):
     name = f"{r['model']}/{r['format']}/{r['mode']}/T{r['n_tokens']}/{skew}" + ("/unfused" if r.get("unfused") else "")
     for what, key in TYPES:
         name += f"/{what}_{r[key]}" if r.get(key, "bf16") != "bf16" else ""
+    name += f"/activations_{r['activation_quantization']}" if "activation_quantization" in r else ""
     return name + (f"/{r['kernels']}" if r.get("kernels") else "")
 
 
 def is_plain(r):
     """A plan without wishes, in bfloat16."""
-    return not r.get("unfused") and not r.get("kernels") and all(r.get(key, "bf16") == "bf16" for _, key in TYPES)
+    return not r.get("unfused") and not r.get("kernels") and "activation_quantization" not in r and all(r.get(key, "bf16") == "bf16" for _, key in TYPES)
 
 
 class Run:

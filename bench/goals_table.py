@@ -30,9 +30,6 @@ SAME_RUNS = (
 LAUNCHES = ("launches", "all", "from ids 2 at T <= 16, 5 at any T; a whole layer 2 more", "no result file that counts them")
 NOT_MEASURED = (
     ("T = 17 to 512", "bf16", "no slower than vLLM's Triton kernel with its align and router", "the peer's align and router were not timed"),
-    ("T = 17 to 512, fp8 activations", "4 bits", "no slower than Humming MXFP4 x fp8", "libmoe has no fp8 activations"),
-    ("prompt, fp8 x fp8, T = 2048 and 8192", "fp8", "no slower than DeepGEMM fp8's two GEMMs", "libmoe has no fp8 activations"),
-    ("prompt, 4-bit x fp8", "4 bits", "no slower than Humming MXFP4 x fp8", "libmoe has no fp8 activations"),
     ("shapes: L off the grid of 64", "all", "1.15 x the next size on it", "no case"),
     ("memory", "all", "packed bytes 1.02 x the format's own + 1 MB; load peak one expert more", "the benchmark records none"),
     ("load", "all", "70% of the slower of file read and copy to the device", "no result file; [load.md](notes/load.md) has figures"),
@@ -58,15 +55,15 @@ class PeerGoal(NamedTuple):
     formats: tuple
     tokens: tuple  # least, most
 
-    def ratios(self, run, others):
+    def ratios(self, cases, others):
         for r in others:
-            case = run.results.get(f"{r['model']}/{r['format']}/ids/T{r['n_tokens']}/uniform")
+            case = cases.get(f"{r['model']}/{r['format']}/ids/T{r['n_tokens']}/uniform")
             is_asked = r["peer"] in self.peers and r["format"] in self.formats and self.tokens[0] <= r["n_tokens"] <= self.tokens[1]
             if is_asked and case:
                 yield f"{case['case']}", case["us"] / r["us"]
 
-    def row(self, run, others):
-        ratios, words = dict(self.ratios(run, others)), ", ".join(self.formats)
+    def row(self, cases, others):
+        ratios, words = dict(self.ratios(cases, others)), ", ".join(self.formats)
         if not ratios:
             return f"| {self.regime} | {words} | {self.peers[0]} | 0 | - | not measured | - |"
         worst, faster = max(ratios, key=ratios.get), sum(ratio <= 1 for ratio in ratios.values())
@@ -81,13 +78,26 @@ PEER_GOALS = (
     PeerGoal("T = 17 to 512", ("Humming NVFP4 x bf16",), ("nvfp4",), (17, 512)),
     PeerGoal("prompt, T = 2048 and 8192", ("DeepGEMM bf16",), ("bf16",), (2048, 8192)),
     PeerGoal("prompt, T = 2048 and 8192", ("Humming NVFP4 x bf16",), ("nvfp4",), (2048, 8192)),
+    PeerGoal("prompt, activations in E4M3, T = 2048 and 8192", ("DeepGEMM fp8",), ("fp8",), (2048, 8192)),
+    PeerGoal("T = 17 to 512, activations in E4M3", ("Humming MXFP4 x fp8",), ("mxfp4_fp8",), (17, 512)),
+    PeerGoal("prompt, activations in E4M3, T = 2048 and 8192", ("Humming MXFP4 x fp8",), ("mxfp4_fp8",), (2048, 8192)),
 )
+QUANTIZED = {"fp8_128x128": "fp8", "mxfp4": "mxfp4_fp8"}  # peers' names of weights that they multiply with activations in E4M3
 
 
-def peers_table(run, others):
+def cases_by_peers_names(run, lists):
+    """With those of the list fp8 whose activations are E4M3."""
+    cases = dict(run.results)
+    for r in lists.get("fp8", {"results": []})["results"]:
+        if "activation_quantization" in r and r["format"] in QUANTIZED:
+            cases[f"{r['model']}/{QUANTIZED[r['format']]}/ids/T{r['n_tokens']}/uniform"] = r
+    return cases
+
+
+def peers_table(cases, others):
     yield "| regime | formats | peer | cases | libmoe is faster in | median of time / peer's time | worst case |"
     yield "|--" * 7 + "|"
-    yield from (goal.row(run, others) for goal in PEER_GOALS)
+    yield from (goal.row(cases, others) for goal in PEER_GOALS)
 
 
 def skewed_rows(document):
@@ -205,7 +215,7 @@ def block(document, skew=None, peers=None, outside=None, lists=None, elsewhere=N
     others = [r for r in [*(peers or {"results": []})["results"], *(outside or {"results": []})["results"]] if r["peer"] != "libmoe"]
     lines = [f"{heading(document, RESULTS)}{summary(run, goals)}", dense_sentence(document, outside), "", *regimes_table(run, goals)]
     lines += skewed_rows(skew)
-    lines += ["", "Peers that were measured in runs of their own, on the same kind of card:", "", *peers_table(run, others)]
+    lines += ["", "Peers that were measured in runs of their own, on the same kind of card:", "", *peers_table(cases_by_peers_names(run, lists), others)]
     lines += list_tables(lists, "h200")
     lines += ["", "Goals without a result:", "", *not_measured_table([document, *everywhere.values()], everywhere)]
     for n_tokens in (1, 2):

@@ -2,7 +2,7 @@
 import sys
 from typing import Callable, NamedTuple
 
-from goal_rules import FOUR_BITS, GROUPS, UNION, Goal, NotMeasured, all_goals, fixed_us, skew_goal
+from goal_rules import FOUR_BITS, GROUPS, MIDDLE, UNION, Goal, NotMeasured, all_goals, fixed_us, name_of, skew_goal
 
 SMALL_BATCH, ANY_MIDDLE, PROMPT = 16, (17, 512), 8192
 FACTOR, READ_SHARE, PROMPT_SHARE = 1.3, 0.65, 0.75  # of every packed format
@@ -174,6 +174,26 @@ def portable_goals(run):
                                 lambda run, r, share=share: r["flops"] / (share * run.dense), time=experts_us)
 
 
+def is_quantized(r):
+    return "activation_quantization" in r
+
+
+def as_given(run, r):
+    """The same case with activations as they are given."""
+    return run.results[name_of({key: value for key, value in r.items() if key != "activation_quantization"})]
+
+
+def fp8_goals(run):
+    for name, formats in (("fp8_128x128", ("fp8_128x128",)), ("4 bits", ("nvfp4", "mxfp4", "awq"))):
+        for least, most in (*MIDDLE, (513, PROMPT)):
+            yield Goal(f"activations in E4M3, T = {least} to {most}", name, "activations as given",
+                       lambda run, r, f=formats, t=(least, most): is_quantized(r) and r["format"] in f and is_tokens(r, *t),
+                       lambda run, r: as_given(run, r)["us"])
+        yield Goal("prompt, activations in E4M3, T = 8192, mixtral", name, "the dense rate of bf16",
+                   lambda run, r, f=formats: is_quantized(r) and r["format"] in f and r["model"] == "mixtral" and r["n_tokens"] == PROMPT and run.dense > 0,
+                   lambda run, r: r["flops"] / run.dense)
+
+
 class ListGoals(NamedTuple):
     title: str
     goals: Callable  # run
@@ -190,6 +210,9 @@ LISTS = {
     "fp16": ListGoals("Activations in float16", fp16_goals, (("fp16 activations", "all", "time within 3% of bf16's"),)),
     "tokens": ListGoals("More numbers of tokens", tokens_goals, (
         ("T = 64, 128, 256, 1024, 2048 and 4096", "all", "as above, and Zipf 2.0"),)),
+    "fp8": ListGoals("Activations in E4M3", fp8_goals, (
+        ("prompt, fp8 x fp8, T = 2048 and 8192", "fp8", "no slower than DeepGEMM fp8's two GEMMs"),
+        ("4-bit x fp8, T = 64 to 512 and prompts", "4 bits", "no slower than Humming MXFP4 x fp8"))),
     "portable": ListGoals("Portable kernels on Hopper", portable_goals, (
         ("portable kernels on Hopper, T = 1 to 16", "all", "1.15 x Hopper's own kernels"),
         ("portable kernels on Hopper, T = 17 to 8192", "16, 8 and 4 bits", "85% and 70% of the read rate; 45 to 52% of the dense rate"))),

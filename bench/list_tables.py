@@ -74,11 +74,20 @@ def portable(run):
     yield from rows(run, labelled(run, lambda r: f"{r['model']}, {r['format']}", lambda r: r["kernels"]), cell)
 
 
-TABLES = {"formats": formats, "shapes": shapes, "fp16": fp16, "portable": portable}
+def fp8(run):
+    def cell(r):
+        return f"{told_us(r['us'])} ({r['us'] / list_goals.as_given(run, r)['us']:.2f})"
+
+    yield from heading("model, weights")
+    yield from rows(run, labelled(run, lambda r: f"{r['model']}, {r['format']}", list_goals.is_quantized), cell)
+
+
+TABLES = {"formats": formats, "shapes": shapes, "fp16": fp16, "fp8": fp8, "portable": portable}
 WORDS = {
     "formats": "Microseconds, and time over floor.",
     "shapes": "Microseconds, and time over that of the layer with the next size on the grid of 64.",
     "fp16": "Time over that of x in bfloat16: with intermediates in bfloat16, and in float16.",
+    "fp8": "Microseconds with activations as E4M3, and time over that with activations as given in the same run.",
     "portable": "Microseconds of the portable kernels, and time over that of Hopper's own in the same run.",
 }
 

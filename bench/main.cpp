@@ -46,7 +46,7 @@ CaseList chosen_cases(const Options& options) {
 
 auto plan_key(const Case& one) {
     return std::tie(one.model, one.format, one.mode, one.layout, one.unfused, one.x_type,
-                    one.intermediate_type, one.kernels);
+                    one.intermediate_type, one.fp8_activations, one.kernels);
 }
 
 // Cases with the same plan run one after the other, and the plan is made for the largest of them.

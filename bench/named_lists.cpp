@@ -139,6 +139,31 @@ List tokens() {
     return list;
 }
 
+// Activations as E4M3 beside activations as given, and prompts in bf16.
+List fp8() {
+    const Names models = {"qwen3next", "qwen3-30b", "mixtral", "dsv3", "qwen2-57b"};
+    List list;
+    const auto add = [&](const char* model, const char* format, const Tokens& tokens) {
+        Case one{&model_of(model), format, Mode::ids, 0, 0};
+        for (const int64_t n : tokens) {
+            one.stages = n == prompt;
+            one.fp8_activations = false;
+            list.add(one, {n});
+            one.fp8_activations = true;
+            list.add(one, {n});
+        }
+    };
+    for (const char* model : models)
+        add(model, "fp8_128x128", {16, 32, 64, 128, 256, 512, 1024, 2048, 4096, prompt});
+    for (const char* model : {"qwen3-30b", "mixtral", "gpt-oss-120b"})
+        add(model, "mxfp4", {32, 64, 128, 512, 2048, prompt});
+    for (const char* model : {"qwen3-30b", "mixtral"})
+        for (const char* format : {"nvfp4", "awq"})
+            add(model, format, {32, 64, 128, 512, 2048, prompt});
+    list.add(models, {"bf16"}, Mode::ids, {2048, prompt});
+    return list;
+}
+
 // Hopper's kernels are forbidden rather than others forced: a forced gemv kernel would take every
 // batch that it can.
 void add_portable(List& list, const char* model, const Names& formats, const Tokens& tokens) {
@@ -213,7 +238,7 @@ struct Named {
 };
 constexpr Named lists[] = {{"hopper", hopper},   {"formats", formats}, {"shapes", shapes},
                            {"fp16", fp16},       {"tokens", tokens},   {"portable", portable},
-                           {"layouts", layouts}, {"short", short_list}};
+                           {"layouts", layouts}, {"fp8", fp8},         {"short", short_list}};
 
 }  // namespace
 

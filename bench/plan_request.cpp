@@ -20,6 +20,7 @@ PlanRequest::PlanRequest(const Case& like, int64_t max_tokens, moe_device_kind d
     desc.device = device;
     desc.x_type = like.x_type;
     desc.intermediate_type = like.intermediate_type;
+    if (like.fp8_activations) desc.activation_quantization = MOE_ACTIVATION_QUANTIZATION_FP8;
     desc.layer = &layer;
     desc.formats = pointers_;
     desc.n_formats = MOE_ROLE_COUNT;

@@ -167,7 +167,7 @@ class Tables(unittest.TestCase):
         made = goals_table.block({**DOCUMENT, "results": uncounted})
         self.assertIn(NOT_SKEWED, made)
         self.assertIn("; the cold rate was not measured.", made)
-        for regime in ("T = 17 to 512", "launches", "memory", "load", "prompt, fp8 x fp8, T = 2048 and 8192", "prompt, 4-bit x fp8",
+        for regime in ("T = 17 to 512", "launches", "memory", "load", "prompt, fp8 x fp8, T = 2048 and 8192", "4-bit x fp8, T = 64 to 512 and prompts",
                        "fp16 activations", "gate and up of different formats", "iq2 and iq3, T = 1 and T = 8192",
                        "shapes: I, H and S off the grid of 64", "portable kernels on Hopper, T = 1 to 16"):
             self.assertRegex(made, rf"(?m)^\| {regime} \| .* \| .* \| not measured: .* \|$")

@@ -109,6 +109,16 @@ class ByHand(unittest.TestCase):
                 "| float16 x, f16 intermediate, T = 17 to 8192 | all | 1.03 x bf16's time | 1 | 0 | 2.00 | "
                 "`a/f16/ids/T512/uniform/x_f16/intermediate_f16` 2.00 |"])
 
+    def test_fp8(self):
+        quantized = {"activation_quantization": "fp8"}
+        given = [result("fp8_128x128", t, 100.0, model="mixtral") for t in (16, 32, 512, 8192)]
+        fp8 = [result("fp8_128x128", t, us, model="mixtral", **quantized) for t, us in ((16, 300.0), (32, 100.0), (512, 110.0), (8192, 50.0))]
+        self.assertEqual(rows("fp8", *given, *fp8)[:3], [
+            "| activations in E4M3, T = 17 to 64 | fp8_128x128 | activations as given | 1 | 1 | 1.00 | `mixtral/fp8_128x128/ids/T32/uniform/activations_fp8` 1.00 |",
+            "| activations in E4M3, T = 65 to 512 | fp8_128x128 | activations as given | 1 | 0 | 1.10 | `mixtral/fp8_128x128/ids/T512/uniform/activations_fp8` 1.10 |",
+            "| activations in E4M3, T = 513 to 8192 | fp8_128x128 | activations as given | 1 | 1 | 0.50 | "
+            "`mixtral/fp8_128x128/ids/T8192/uniform/activations_fp8` 0.50 |"])
+
     def test_portable(self):
         wish = {"kernels": "-experts:sm90_*"}
         self.assertEqual(rows(
@@ -187,7 +197,7 @@ class Page(unittest.TestCase):
 
 
 CASE = re.compile(r"(?P<model>[^/]+)/(?P<format>[^/]+)/(?P<mode>[^/]+)/T(?P<n_tokens>\d+)/(?P<skew>[^/]+)(?P<x>/x_f16)?"
-                  r"(?P<intermediate>/intermediate_f16)?(?P<kernels>/.+)?")
+                  r"(?P<intermediate>/intermediate_f16)?(?P<activations>/activations_fp8)?(?P<kernels>/.+)?")
 SIZE = {"i": "intermediate", "h": "hidden", "s": "shared_intermediate"}
 
 
@@ -199,9 +209,11 @@ def made_up(name):
     sized = re.fullmatch(r".*-([ihs])(\d+)", model)
     if sized:
         shape[SIZE[sized[1]]] = int(sized[2])
+    quantized = {"activation_quantization": "fp8"} if found["activations"] else {}
     return result(found["format"], n_tokens, 30.0, multiply_us=20.0 if n_tokens > 512 else 0.5, model=model, shape=shape, mode=found["mode"],
                   zipf=float(found["skew"].removeprefix("zipf")) if found["skew"] != "uniform" else 0.0, x_type="f16" if found["x"] else "bf16",
-                  intermediate_type="f16" if found["intermediate"] else "bf16", kernels=(found["kernels"] or "/")[1:], stages=stage(30.0))
+                  intermediate_type="f16" if found["intermediate"] else "bf16", kernels=(found["kernels"] or "/")[1:], stages=stage(30.0),
+                  **quantized)
 
 
 @unittest.skipUnless(PROGRAM, "needs moe-bench")

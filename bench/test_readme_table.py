@@ -73,11 +73,13 @@ LISTS = {
     "shapes": [listed("small/bf16/ids/T32/uniform", 60.0, shape=I96), listed("next/bf16/ids/T32/uniform", 50.0, shape={**I96, "intermediate": 128})],
     "fp16": [listed("qwen3-30b/f16/ids/T8/uniform", 40.0), listed("qwen3-30b/f16/ids/T8/uniform", 50.0, x_type="f16"),
              listed("qwen3-30b/f16/ids/T8/uniform", 60.0, x_type="f16", intermediate_type="f16")],
+    "fp8": [listed("qwen3-30b/fp8_128x128/ids/T32/uniform", 60.0),
+            listed("qwen3-30b/fp8_128x128/ids/T32/uniform", 45.0, activation_quantization="fp8")],
     "portable": [listed("mixtral/awq/ids/T1/uniform", 40.0), listed("mixtral/awq/ids/T1/uniform", 44.0, kernels="-experts:sm90_*")],
 }
 LIST_ROWS = (
     "| qwen3-30b | T = 1 | T = 8 | T = 32 | T = 512 | T = 8192 |\n|--|--|--|--|--|--|\n| q4_k+q6_k | 30.0 (1.50) | - | - | 120 (6.00) | - |\n",
-    "| intermediate 96, bf16 | - | - | 60.0 (1.20) | - | - |\n", "| qwen3-30b, f16 | - | 1.25, 1.50 | - | - | - |\n",
+    "| intermediate 96, bf16 | - | - | 60.0 (1.20) | - | - |\n", "| qwen3-30b, f16 | - | 1.25, 1.50 | - | - | - |\n", "| qwen3-30b, fp8_128x128 | - | - | 45.0 (0.75) | - | - |\n",
     "| mixtral, awq | 44.0 (1.10) | - | - | - | - |\n", "[results](../bench/results/formats-h100.json)")
 FLOORS = "| DeepSeek-V3 layer | 5.50 | - | - | - | - | - | - | - |"
 
@@ -117,7 +119,7 @@ class Files(unittest.TestCase):
 
     def test_lists_have_tables_where_there_are_results(self):
         self.assertEqual(self.run_it("--write").returncode, 0)
-        self.assertEqual(self.page.read_text().count("Not measured: no result file."), 4)
+        self.assertEqual(self.page.read_text().count("Not measured: no result file."), 5)
         for name, results in LISTS.items():
             document = {**check_results.SAMPLE, "results": results, "read_floor": POINTS}
             (self.root / f"bench/results/{name}-h100.json").write_text(json.dumps(document))

@@ -1,5 +1,6 @@
 // Activation rows in device memory, read or written through an optional index. Types: F32, F16 or
-// BF16; a row has `stride` elements from one to the next.
+// BF16, of token blocks E4M3 too (fp8_blocks.hpp); a row has `stride` elements from one to the
+// next.
 #pragma once
 
 #include <cstddef>
@@ -9,16 +10,16 @@
 
 namespace moe::cuda {
 
-// Returns the bytes of an F32, F16 or BF16 element.
+// Returns the bytes of an element.
 MOE_HOST_DEVICE constexpr int64_t element_size(moe_type type) {
-    return type == MOE_TYPE_F32 ? 4 : 2;
+    return type == MOE_TYPE_F32 ? 4 : type == MOE_TYPE_F8_E4M3 ? 1 : 2;
 }
 
 // Row r is row index[r] / divisor of data, or row r itself when index is null. A row with a
 // negative index is zero when read and is not stored when written.
 struct DeviceRows {
     const void* data;
-    moe_type type;   // F32, F16, BF16
+    moe_type type;   // F32, F16, BF16, E4M3
     int64_t stride;  // elements
     const int32_t* index;
     int32_t divisor;

@@ -49,7 +49,7 @@ struct GemmArgs {
     bool batch_invariant;   // a row's bits do not depend on how many rows there are
     bool tiles_are_new;     // of the preceding kernel, so that nothing is read before the wait
 
-    int32_t n_features() const {
+    MOE_HOST_DEVICE int32_t n_features() const {
         const bool fused = epilogue == Epilogue::gated || epilogue == Epilogue::gate_and_up;
         return weights.n_tiles * (fused ? 8 : 16);
     }

@@ -39,6 +39,11 @@ inline constexpr PackedType grouped_in_f16_types[] = {
     PackedType::kbit5,  PackedType::q8_0,   PackedType::q4_k,         PackedType::q6_k,
     PackedType::grid_4, PackedType::grid_8, PackedType::grid_codebook};
 
+// Hopper's grouped GEMM of E4M3.
+inline constexpr PackedType fp8_grouped_types[] = {PackedType::e4m3, PackedType::grid_e4m3,
+                                                   PackedType::grid_4, PackedType::nvfp4,
+                                                   PackedType::mxfp4};
+
 // Types whose gemv kernels multiply bfloat16 operands; the others have operands that hold float16
 // values as they are.
 constexpr bool gemv_has_bf16_operands(PackedType type) {
@@ -62,6 +67,13 @@ constexpr bool grouped_supports(PackedType type) {
 constexpr bool grouped_in_f16_supports(PackedType type) {
     if (!grouped_supports(type)) return false;
     for (const PackedType one : grouped_in_f16_types)
+        if (one == kind_of(type)) return true;
+    return false;
+}
+
+constexpr bool fp8_grouped_supports(PackedType type) {
+    if (is_grid(type) && !grouped_reads_grid(type)) return false;
+    for (const PackedType one : fp8_grouped_types)
         if (one == kind_of(type)) return true;
     return false;
 }

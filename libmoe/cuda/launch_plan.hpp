@@ -17,12 +17,14 @@ enum class Family : uint8_t {
     sm80_grouped_f16,
     grouped,  // Hopper's
     grouped_f16,
+    grouped_fp8,
     sm90_gemv,
     sm80_gemv,
 };
 
 constexpr bool is_grouped(Family family) {
-    return family == Family::grouped || family == Family::grouped_f16;
+    return family == Family::grouped || family == Family::grouped_f16 ||
+           family == Family::grouped_fp8;
 }
 constexpr bool is_sm80_grouped(Family family) {
     return family == Family::sm80_grouped_bf16 || family == Family::sm80_grouped_f16;
@@ -65,10 +67,13 @@ struct SixteenBits {
 struct TileChoice {
     double max_portable_narrow;           // beyond, the portable tiles are wide
     double max_all_narrow, min_all_wide;  // of Hopper's
+    double max_fp8_narrow;                // beyond, those of E4M3 are wide
 
     MlpTiles of(Family family, SixteenBits is_16_bit, int64_t most_rows,
                 double average_rows) const {
         const auto all = [](TileWidths widths) { return MlpTiles{widths, widths}; };
+        if (family == Family::grouped_fp8)
+            return all(average_rows > max_fp8_narrow ? TileWidths::wide : TileWidths::narrow);
         if (!is_grouped(family))
             return all(is_sm80_grouped(family) && average_rows > max_portable_narrow
                            ? TileWidths::wide

@@ -140,7 +140,7 @@ void LayerPass::sort(const int32_t* expert_map, SortAlong along) {
     }
     if (arranges_) {
         along.arranges = true;
-        along.input = block_input(input_, layer().expert_width());
+        along.input = block_input(family_, input_, layer().expert_width());
         along.token_blocks = {b_.wide, static_cast<int32_t>(padded_rows(tokens_.n)),
                               b_.rows.tile_counter};
     }

@@ -25,6 +25,8 @@ void run_gemm(const Launch& launch, Family family, const GemmArgs& gemm, const G
         case Family::grouped:
         case Family::grouped_f16:
             return run_grouped_gemm(launch.device, gemm, names, tiles, launch.stream);
+        case Family::grouped_fp8:
+            return run_fp8_grouped_gemm(launch.device, gemm, names, tiles, launch.stream);
         default:
             return run_sm80_grouped_gemm(launch.device, gemm, names, tiles, operand_for(gemm.in),
                                          launch.stream);
@@ -125,8 +127,8 @@ DeviceRows gather_columns(const Launch& launch, Family family, const GemmArgs& g
 
 // The grouped family reads token blocks: of the tokens, each once, where the rows' indices say
 // whose they are; else of a copy of every row.
-void set_blocks(const Launch& launch, const Mlp& mlp, GemmArgs& gate_up) {
-    const GatherInput input = block_input(mlp.in, gate_up.in_columns);
+void set_blocks(const Launch& launch, Family family, const Mlp& mlp, GemmArgs& gate_up) {
+    const GatherInput input = block_input(family, mlp.in, gate_up.in_columns);
     gate_up.in = dense_rows(mlp.blocks, input.to, gate_up.weights.k);
     if (!mlp.indexes_rows)
         return run_gather(launch.device, input, mlp.rows, mlp.blocks, launch.stream);
@@ -143,7 +145,7 @@ void set_input(const Launch& launch, Family family, const Mlp& mlp, GemmArgs& ge
     if (gemm.weights.columns)
         gemm.in = gather_columns(launch, family, gemm, mlp.in, mlp.rows, mlp.blocks);
     else if (is_grouped(family))
-        set_blocks(launch, mlp, gemm);
+        set_blocks(launch, family, mlp, gemm);
     else
         gemm.in = mlp.in;
 }
@@ -180,8 +182,9 @@ void run_gate_then_up(const Launch& launch, Family family, const Mlp& mlp) {
 
 }  // namespace
 
-GatherInput block_input(const DeviceRows& in, int64_t n_columns) {
-    return {in, static_cast<int32_t>(n_columns), operand_for(in)};
+GatherInput block_input(Family family, const DeviceRows& in, int64_t n_columns) {
+    const moe_type to = family == Family::grouped_fp8 ? MOE_TYPE_F8_E4M3 : operand_for(in);
+    return {in, static_cast<int32_t>(n_columns), to};
 }
 
 void run_projection(const Launch& launch, Family family, const Projection& p) {
@@ -193,7 +196,7 @@ void run_projection(const Launch& launch, Family family, const Projection& p) {
     if (p.matrix.columns) {
         gemm.in = gather_columns(launch, family, gemm, p.in, p.rows, p.blocks);
     } else if (is_grouped(family)) {
-        const GatherInput input = block_input(p.in, gemm.in_columns);
+        const GatherInput input = block_input(family, p.in, gemm.in_columns);
         run_gather(launch.device, input, p.rows, p.blocks, launch.stream);
         gemm.in = dense_rows(p.blocks, input.to, p.matrix.k);
     }

@@ -17,8 +17,8 @@ struct Launch {
     MlpTiles tiles;        // of the grouped families; of a single matrix those of down
 };
 
-// Rows as the grouped family reads them, in token blocks of the type of its operands.
-GatherInput block_input(const DeviceRows& in, int64_t n_columns);
+// Rows as a grouped family of Hopper reads them, in token blocks of the type of its operands.
+GatherInput block_input(Family family, const DeviceRows& in, int64_t n_columns);
 
 // W v for all rows, plus bias.
 struct Projection {

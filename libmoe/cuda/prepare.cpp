@@ -40,6 +40,9 @@ void prepare_family(const Setup& setup, Family family, std::initializer_list<moe
                 if (setup.x_type == MOE_TYPE_F16) prepare_grouped_gemm(type, MOE_TYPE_F16);
             }
             return;
+        case Family::grouped_fp8:
+            for (const moe_role role : roles) prepare_fp8_grouped_gemm(setup.packed_types[role]);
+            return;
         default:
             return;
     }

@@ -7,6 +7,7 @@
 #include "libmoe/cuda/backend.hpp"
 #include "libmoe/cuda/dispatch/dispatch.hpp"
 #include "libmoe/cuda/exact/exact.hpp"
+#include "libmoe/cuda/fp8_blocks.hpp"
 #include "libmoe/cuda/grouped_gemm/grouped_gemm.hpp"
 
 namespace moe::cuda {
@@ -17,8 +18,10 @@ int64_t most_padding(int64_t n_slots, int32_t n_experts) {
     return (std::min<int64_t>(n_slots, n_experts) + 1) * (row_alignment - 1);
 }
 
-int64_t operand_bytes(Family family) {
-    return element_size(operand_type(family));
+// Bytes of a row of a family's operands, with its scales.
+int64_t operand_row_bytes(Family family, int64_t columns) {
+    if (family == Family::grouped_fp8) return fp8_row_bytes(columns);
+    return padded_columns(columns) * element_size(operand_type(family));
 }
 
 // Bytes that token blocks of the input, and later y, need. They never fall as slots become more:
@@ -26,11 +29,11 @@ int64_t operand_bytes(Family family) {
 int64_t wide_bytes_of(const Setup& setup, int64_t n_slots, int64_t n_filled, int32_t n_experts) {
     const int64_t width = setup.layer->expert_width();
     const int64_t rows = most_rows(n_filled, n_experts);
-    const int64_t blocks = rows * padded_columns(width) * operand_bytes(setup.experts);
+    const int64_t blocks = rows * operand_row_bytes(setup.experts, width);
     const bool f32 = y_type(setup, n_slots) == MOE_TYPE_F32;
     const int64_t others = n_filled - n_slots + most_padding(n_filled, n_experts);
     const int64_t f32_rows = f32 ? rows : setup.max_f32_y_elements / width + others;
-    return std::max(blocks, std::min(rows, f32_rows) * width * 4);
+    return std::max({blocks, std::min(rows, f32_rows) * width * 4, rows * width * 2});
 }
 
 // Rows that stop before the activation may have a family of their own.
@@ -90,6 +93,8 @@ moe_type operand_type(Family family) {
         case Family::sm80_grouped_f16:
         case Family::grouped_f16:
             return MOE_TYPE_F16;
+        case Family::grouped_fp8:
+            return MOE_TYPE_F8_E4M3;
         default:
             return MOE_TYPE_BF16;
     }
@@ -102,6 +107,8 @@ TileRule tiles_of(Family family, const MlpTiles& tiles) {
         case Family::grouped:
         case Family::grouped_f16:
             return tiles.are_narrow() ? grouped_narrow_tiles : grouped_tiles;
+        case Family::grouped_fp8:
+            return tiles.are_narrow() ? fp8_narrow_tiles : fp8_tiles;
         default:
             return tiles.are_narrow() ? sm80_narrow_tiles : sm80_wide_tiles;
     }
@@ -118,8 +125,6 @@ Scratch::Scratch(const Setup& setup, int64_t n_tokens, std::byte* block) {
     const int64_t n = std::min(std::max<int64_t>(n_tokens, 1), setup.chunk_tokens);
     const int64_t n_slots = n * layer.top_k;
     const int64_t width = layer.expert_width();
-    const int64_t operand = operand_bytes(setup.experts);
-    const int64_t finish_operand = operand_bytes(setup.finish);
     Arena arena(block);
     chunk_tokens = n;
     // The shared expert as one more, where forward treats it so.
@@ -138,11 +143,11 @@ Scratch::Scratch(const Setup& setup, int64_t n_tokens, std::byte* block) {
     wide_bytes = static_cast<uint64_t>(std::max(wide_bytes_of(setup, n_slots, n_filled, n_experts),
                                                 pre_activation_bytes(setup, 1)));
     wide = arena.take<std::byte>(static_cast<int64_t>(wide_bytes));
-    gathered =
-        arena.take<std::byte>(setup.has_gate_up_tables ? row_capacity * padded_columns(width) *
-                                                             operand_bytes(setup.pre_activation)
-                                                       : 0);
-    h = arena.take<std::byte>(row_capacity * padded_columns(slice.intermediate_count) * operand);
+    gathered = arena.take<std::byte>(
+        setup.has_gate_up_tables ? row_capacity * operand_row_bytes(setup.pre_activation, width)
+                                 : 0);
+    h = arena.take<std::byte>(row_capacity *
+                              operand_row_bytes(setup.experts, slice.intermediate_count));
     slot_rows = take_slot_rows(arena, setup, n);
     const bool has_pre = setup.unfused || (layer.activation.gated && !setup.is_gate_up_fused);
     pre_activation =
@@ -152,17 +157,22 @@ Scratch::Scratch(const Setup& setup, int64_t n_tokens, std::byte* block) {
     const int64_t dense_rows = layer.latent ? n_slots : layer.shared_intermediate ? n : 0;
     const int64_t token_capacity = padded_rows(n);
     token_rows = take_rows(arena, setup.finish, dense_rows, padded_rows(dense_rows), 1);
-    latent = arena.take<std::byte>(n_slots * layer.latent * finish_operand);
+    latent =
+        arena.take<std::byte>(n_slots * layer.latent * element_size(operand_type(setup.finish)));
     latent_values = arena.take<float>(layer.has_latent_in_norm ? n_slots * layer.latent : 0);
     routed = arena.take<float>(n * width);
     projected = arena.take<float>(layer.latent ? n * layer.hidden : 0);
     const int64_t shared = layer.shared_intermediate ? slice.shared_count : 0;
     const bool shared_pre_needed =
         setup.unfused || (layer.shared_activation.gated && !setup.is_shared_gate_up_fused);
-    token_blocks = arena.take<std::byte>(padded_rows(dense_rows) *
-                                         padded_columns(std::max(layer.hidden, layer.latent)) *
-                                         (setup.has_finish_tables ? finish_operand : 2));
-    shared_h = arena.take<std::byte>(token_capacity * padded_columns(shared) * finish_operand);
+    const int64_t dense_columns = std::max(layer.hidden, layer.latent);
+    const int64_t block_bytes =
+        std::max(padded_columns(dense_columns) * 2,
+                 setup.has_finish_tables || setup.finish == Family::grouped_fp8
+                     ? operand_row_bytes(setup.finish, dense_columns)
+                     : 0);
+    token_blocks = arena.take<std::byte>(padded_rows(dense_rows) * block_bytes);
+    shared_h = arena.take<std::byte>(token_capacity * operand_row_bytes(setup.finish, shared));
     shared_y = arena.take<float>(shared ? token_capacity * layer.hidden : 0);
     shared_pre = shared_pre_needed ? arena.take<float>(2 * token_capacity * shared) : nullptr;
     shared_gate = arena.take<float>(layer.has_shared_expert_gate ? n : 0);

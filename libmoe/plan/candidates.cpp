@@ -119,9 +119,45 @@ const Reason* grouped_f16(const Problem& problem) {
     return reason ? reason : grouped_of_f16_x<stage>(problem);
 }
 
+// Does one scale serve the 128 columns that a kernel sums up? The kernel finds one for codes of
+// E2M1. first: the column of the format at which those of the plan begin.
+bool has_scale_of_128(const moe_format& format, int64_t first) {
+    return format.type == MOE_TYPE_E2M1 || format.group_columns < 0 ||
+           (format.group_columns % 128 == 0 && first % 128 == 0);
+}
+
+template <moe_stage stage>
+const Reason* grouped_fp8(const Problem& problem) {
+    const WeightsLayout& layout = *problem.layout;
+    const bool is_shared = stage == MOE_STAGE_FINISH;
+    const Activation& activation =
+        is_shared ? layout.layer.shared_activation : layout.layer.activation;
+    if (is_shared && !layout.layer.shared_intermediate) return &reasons::unneeded;
+    if (layout.layer.latent) return &reasons::latent;
+    if (problem.intermediate_type != MOE_TYPE_BF16) return &reasons::intermediate_type;
+    if (const Reason* reason = whole_tiles<stage, cuda::fp8_grouped_supports>(problem))
+        return reason;
+    const auto is_in_order = [](const moe_format& f) {
+        return column_table_of(f) == ColumnTable::none;
+    };
+    if (!all_of_stage<stage>(problem, is_in_order)) return &reasons::weight_type;
+    // Its epilogue wants gate and up of one matrix.
+    const bool is_fused =
+        is_shared ? problem.cuda->is_shared_gate_up_fused : problem.cuda->is_gate_up_fused;
+    if (!activation.gated || !is_fused) return &reasons::weight_type;
+    const moe_role gate = is_shared ? MOE_ROLE_SHARED_GATE : MOE_ROLE_GATE;
+    const moe_role up = is_shared ? MOE_ROLE_SHARED_UP : MOE_ROLE_UP;
+    const moe_role down = is_shared ? MOE_ROLE_SHARED_DOWN : MOE_ROLE_DOWN;
+    const int64_t first = is_shared ? layout.slice.shared_begin : layout.slice.intermediate_begin;
+    const bool fits = has_scale_of_128(layout.formats[gate], 0) &&
+                      has_scale_of_128(layout.formats[up], 0) &&
+                      has_scale_of_128(layout.formats[down], first);
+    return fits ? nullptr : &reasons::scale_grid;
+}
+
 // The families of GEMMs in their order, best first, for the experts and for what finish multiplies.
 template <moe_stage stage>
-constexpr std::array<Row, 7> gemm_rows = {{
+constexpr std::array<Row, 8> gemm_rows = {{
     {.stage = stage,
      .check = on_hopper<gemv<stage>>,
      .family = Family::sm90_gemv,
@@ -132,6 +168,10 @@ constexpr std::array<Row, 7> gemm_rows = {{
      .family = Family::sm80_gemv,
      .tokens = Tokens::small_batch,
      .words = {"sm80", "bf16", "gemv"}},
+    {.stage = stage,
+     .check = on_hopper<grouped_fp8<stage>>,
+     .family = Family::grouped_fp8,
+     .words = {"sm90", "fp8", "grouped_gemm"}},
     {.stage = stage,
      .check = on_hopper<grouped<stage>>,
      .family = Family::grouped,
@@ -169,6 +209,11 @@ constexpr auto cuda_table = [] {
 std::span<const Row> table_of(const Problem& problem) {
     if (problem.cuda) return cuda_table;
     return cpu_rows();
+}
+
+// Kernels that quantize activations are candidates of plans that ask for it alone.
+bool is_row_of(const Problem& problem, const Row& row) {
+    return row.family != Family::grouped_fp8 || problem.quantizes_to_fp8;
 }
 
 // The names of a CUDA row: what it multiplies by, and the stage.
@@ -319,7 +364,8 @@ std::pmr::vector<Candidate> choose_candidates(std::pmr::memory_resource& memory,
     all.reserve(table.size());
     for (const moe_stage stage : all_stages)
         for (const Row& row : table)
-            if (row.stage == stage) all.push_back(describe(row, problem));
+            if (row.stage == stage && is_row_of(problem, row))
+                all.push_back(describe(row, problem));
     const KernelFilter filter(all, filter_text);
     for (const moe_stage stage : all_stages) choose_for_stage(all, stage, problem, filter);
     return all;

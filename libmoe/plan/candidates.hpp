@@ -37,6 +37,9 @@ inline constexpr Reason column_table{"column_table",
                                      "gate and up are two launches, and act_order or "
                                      "pre_quant_scale gives one of them a row of x for "
                                      "each slot"};
+inline constexpr Reason scale_grid{"scale_grid",
+                                   "it multiplies sums over 128 columns by one scale, and the "
+                                   "weights have others inside of them"};
 inline constexpr Reason x_type{"x_type", "its arithmetic is narrower than x"};
 inline constexpr Reason architecture{"architecture", "it is made for another architecture"};
 inline constexpr Reason size{"size", "the layer is too large for its blocks, or not of whole ones"};
@@ -82,6 +85,7 @@ struct Problem {
     bool has_room_for_panels = true;  // in the workspace
     bool batch_invariant = false;
     bool quantizes_to_int8 = false;  // the policy of the plan
+    bool quantizes_to_fp8 = false;   // likewise
     cpu::InstructionSets instructions = cpu::instruction_sets();
 };
 

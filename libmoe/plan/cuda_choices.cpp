@@ -83,20 +83,22 @@ void choose_cuda_families(moe_plan& plan) {
     setup.experts = plan.chosen(MOE_STAGE_EXPERTS).family;
     setup.finish = plan.chosen(MOE_STAGE_FINISH).family;
     // Hopper's grouped GEMM has no epilogue that ends before the activation.
-    setup.pre_activation = setup.experts == cuda::Family::grouped ? cuda::Family::sm80_grouped_bf16
-                           : setup.experts == cuda::Family::grouped_f16
-                               ? cuda::Family::sm80_grouped_f16
-                               : setup.experts;
+    setup.pre_activation =
+        setup.experts == cuda::Family::grouped || setup.experts == cuda::Family::grouped_fp8
+            ? cuda::Family::sm80_grouped_bf16
+        : setup.experts == cuda::Family::grouped_f16 ? cuda::Family::sm80_grouped_f16
+                                                     : setup.experts;
     const auto has_gemv = [&](moe_stage stage) {
         return plan.chosen(stage, 1).tokens == Tokens::small_batch;
     };
     const bool same_families =
         setup.experts == setup.finish && has_gemv(MOE_STAGE_EXPERTS) == has_gemv(MOE_STAGE_FINISH);
     setup.shared_joins = same_families && shared_can_join(plan);
-    const bool in_bf16 =
-        setup.experts == cuda::Family::grouped || setup.experts == cuda::Family::sm80_grouped_bf16;
+    const bool may_be_bf16 = setup.experts == cuda::Family::grouped ||
+                             setup.experts == cuda::Family::grouped_fp8 ||
+                             setup.experts == cuda::Family::sm80_grouped_bf16;
     // A norm of the rows would round them again.
-    const bool may_round_y = in_bf16 && plan.x_type != MOE_TYPE_F16 && !plan.batch_invariant &&
+    const bool may_round_y = may_be_bf16 && plan.x_type != MOE_TYPE_F16 && !plan.batch_invariant &&
                              !setup.layer->has_expert_norm;
     setup.max_f32_y_elements =
         may_round_y ? tuning_of(setup.device).grouped.max_f32_y_elements : INT64_MAX;
@@ -117,6 +119,7 @@ Problem problem_of(const moe_plan& plan) {
             static_cast<uint64_t>(plan.setup.n_workers * cpu::gemm_scratch_bytes);
     problem.batch_invariant = plan.batch_invariant;
     problem.quantizes_to_int8 = plan.quantizes_to_int8;
+    problem.quantizes_to_fp8 = plan.quantizes_to_fp8;
     problem.instructions = plan.instructions;
     return problem;
 }

@@ -45,9 +45,6 @@ void check_supported(const moe_plan_desc& desc) {
     require(quantization >= MOE_ACTIVATION_QUANTIZATION_NONE &&
                 quantization <= MOE_ACTIVATION_QUANTIZATION_INT8,
             "activation_quantization is {}, not a moe_activation_quantization", quantization);
-    if (quantization == MOE_ACTIVATION_QUANTIZATION_FP8)
-        fail(MOE_ERROR_UNSUPPORTED, "activation_quantization {}: FP8 is not in this version",
-             quantization);
     if (desc.tuning_path)
         fail(MOE_ERROR_UNSUPPORTED, "tuning_path {}: tuning tables are not in this version",
              desc.tuning_path);
@@ -366,7 +363,10 @@ std::array<uint8_t, 16> make_key(const moe_plan& plan, const char* filter) {
           static_cast<int32_t>(plan.router_input_type), static_cast<int32_t>(plan.out_type),
           static_cast<int32_t>(plan.intermediate_type), static_cast<int32_t>(plan.partial),
           static_cast<int32_t>(plan.batch_invariant), static_cast<int32_t>(plan.unfused),
-          static_cast<int32_t>(plan.quantizes_to_int8), plan.setup.n_workers})
+          plan.quantizes_to_int8  ? 1
+          : plan.quantizes_to_fp8 ? 2
+                                  : 0,
+          plan.setup.n_workers})
         hash.add(value);
     // The layout knows them by the weights that they cut, of which the stages may have none.
     const Slice& slice = plan.layout.slice;
@@ -424,8 +424,11 @@ moe_plan::moe_plan(moe_runtime* shared_runtime, const moe_plan_desc& desc,
     batch_invariant = desc.batch_invariant == 1;
     unfused = desc.unfused == 1;
     quantizes_to_int8 = desc.activation_quantization == MOE_ACTIVATION_QUANTIZATION_INT8;
+    quantizes_to_fp8 = desc.activation_quantization == MOE_ACTIVATION_QUANTIZATION_FP8;
     if (quantizes_to_int8 && is_cuda())
         fail(MOE_ERROR_UNSUPPORTED, "activation_quantization INT8 is for the CPU in this version");
+    if (quantizes_to_fp8 && !is_cuda())
+        fail(MOE_ERROR_UNSUPPORTED, "activation_quantization FP8 is for CUDA in this version");
     choose_kernels(*this, desc);
     choose_chunk(*this);
     if (is_cuda()) {

@@ -33,6 +33,7 @@ struct moe_plan : moe::Tagged<0x4D4F45706C616E21> {
     bool batch_invariant = false;
     bool unfused = false;
     bool quantizes_to_int8 = false;  // MOE_ACTIVATION_QUANTIZATION_INT8
+    bool quantizes_to_fp8 = false;   // MOE_ACTIVATION_QUANTIZATION_FP8
     int64_t max_tokens = 0;
     uint64_t max_workspace_bytes = 0;             // 0: the plan's own choice
     std::pmr::vector<moe::Candidate> candidates;  // stages in order, best first

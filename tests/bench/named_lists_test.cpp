@@ -26,8 +26,10 @@ std::string kernel_of(const Case& one) {
     const PlanRequest request(one, one.n_tokens, MOE_DEVICE_CPU);
     moe_plan_desc desc = request.desc;
     desc.kernel_filter = nullptr;
+    desc.activation_quantization = MOE_ACTIVATION_QUANTIZATION_NONE;  // FP8 is not for the CPU
     moe_plan* plan = nullptr;
     if (moe_plan_create(nullptr, &desc, &plan) != MOE_OK) return moe_last_error();
+    plan->quantizes_to_fp8 = one.fp8_activations;
     try {
         const auto moved =
             test::moved_to(test::h200(), moe_test::Plan(plan), request.desc.kernel_filter);

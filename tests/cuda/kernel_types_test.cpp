@@ -18,6 +18,7 @@ TEST(KernelTypes, AreThoseOfTheInstances) {
             << type;
         EXPECT_EQ(grouped_in_f16_supports(packed), has_grouped_gemm_instances(packed, MOE_TYPE_F16))
             << type;
+        EXPECT_EQ(fp8_grouped_supports(packed), has_fp8_grouped_gemm_instances(packed)) << type;
         const bool is_16_bits = packed != PackedType::none && packed != PackedType::f32;
         EXPECT_EQ(is_16_bits, has_sm80_grouped_gemm_instances(packed)) << type;
     }

@@ -253,5 +253,50 @@ TEST_F(Instructions, WarpgroupProduct) {
     }
 }
 
+TEST_F(Instructions, WarpgroupProductOfE4m3) {
+    // Rows of B have 128 bytes, swizzled; the wgmma reads columns 32 to 63 and clears its sums. A
+    // has 1.5 in every column of rows 0 to 7, and of rows 8 to 15 -2 in the first of each four
+    // below 16.
+    constexpr uint8_t codes[] = {0x00, 0x38, 0x40, 0x44, 0xB8, 0xC0, 0x08, 0x7E};
+    constexpr float values[] = {0, 1, 2, 3, -1, -2, 0x1p-6f, 448};
+    const auto at = [](int row, int k) { return static_cast<size_t>((row * 3 + k * 5) % 8); };
+    auto* bytes = reinterpret_cast<uint8_t*>(words.data() + 1024);
+    for (int row = 0; row < 8; ++row)
+        for (int k = 0; k < 128; ++k)
+            bytes[row * 128 + ((k / 16) ^ row) * 16 + k % 16] = codes[at(row, k)];
+    run(kernel(own_element(16) +
+                   "setp.ge.u32 %p3, %r0, 64;\n@%p3 bra FILLED;\n"
+                   "shl.b32 %r1, %r0, 4;\ncvt.u64.u32 %rd2, %r1;\nadd.s64 %rd2, %rd0, %rd2;\n"
+                   "mov.u32 %r9, tile;\nadd.u32 %r1, %r9, %r1;\n"
+                   "ld.global.v4.u32 {%r2, %r3, %r4, %r5}, [%rd2+4096];\n"
+                   "st.shared.v4.u32 [%r1], {%r2, %r3, %r4, %r5};\nFILLED:\nbar.sync 0;\n"
+                   "mov.u32 %r9, tile;\nshr.u32 %r9, %r9, 4;\nadd.u32 %r9, %r9, 2;\n"
+                   "mov.b64 %rd5, {%r9, 1073741888};\nmov.u32 %r10, 0x3C3C3C3C;\n"
+                   "mov.u32 %r11, 0x000000C0;\nmov.u32 %r12, 0;\n"
+                   "mov.f32 %f1, 0f41200000;\nmov.f32 %f2, %f1;\nmov.f32 %f3, %f1;\nmov.f32 %f4, "
+                   "%f1;\n"
+                   "wgmma.fence.sync.aligned;\nsetp.ne.u32 %p1, 0, 0;\n"
+                   "wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3 {%f1, %f2, %f3, %f4}, "
+                   "{%r10, %r11, %r10, %r12}, %rd5, %p1, 1, 1;\n"
+                   "wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;\n"
+                   "st.global.v4.f32 [%rd1], {%f1, %f2, %f3, %f4};\n",
+               ".shared .align 1024 .b8 tile[1024];\n"),
+        128);
+    for (int lane = 0; lane < 128; ++lane) {
+        for (int i = 0; i < 4; ++i) {
+            const int column = 2 * (lane % 4) + i % 2;
+            float sum = 0;
+            for (int k = 0; k < 32; ++k) {
+                const float of_b = values[at(column, 32 + k)];
+                if (i < 2)
+                    sum += 1.5f * of_b;
+                else if (k < 16 && k % 4 == 0)
+                    sum -= 2 * of_b;
+            }
+            EXPECT_EQ(as_float(static_cast<size_t>(4 * lane + i)), sum) << lane << ' ' << i;
+        }
+    }
+}
+
 }  // namespace
 }  // namespace emulator::test

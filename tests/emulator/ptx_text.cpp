@@ -13,14 +13,15 @@ namespace emulator {
 namespace {
 
 constexpr std::array<std::pair<std::string_view, Type>, 24> types{{
-    {"pred", Type::pred},     {"b8", Type::b8},         {"b16", Type::b16},
-    {"b32", Type::b32},       {"b64", Type::b64},       {"b128", Type::b128},
-    {"u8", Type::u8},         {"u16", Type::u16},       {"u32", Type::u32},
-    {"u64", Type::u64},       {"s8", Type::s8},         {"s16", Type::s16},
-    {"s32", Type::s32},       {"s64", Type::s64},       {"f16", Type::f16},
-    {"bf16", Type::bf16},     {"f16x2", Type::f16x2},   {"bf16x2", Type::bf16x2},
-    {"f32", Type::f32},       {"f64", Type::f64},       {"e4m3x2", Type::e4m3x2},
-    {"e5m2x2", Type::e5m2x2}, {"e2m1x2", Type::e2m1x2}, {"", Type::none},
+    {"pred", Type::pred}, {"b8", Type::b8},         {"b16", Type::b16},
+    {"b32", Type::b32},   {"b64", Type::b64},       {"b128", Type::b128},
+    {"u8", Type::u8},     {"u16", Type::u16},       {"u32", Type::u32},
+    {"u64", Type::u64},   {"s8", Type::s8},         {"s16", Type::s16},
+    {"s32", Type::s32},   {"s64", Type::s64},       {"f16", Type::f16},
+    {"bf16", Type::bf16}, {"f16x2", Type::f16x2},   {"bf16x2", Type::bf16x2},
+    {"f32", Type::f32},   {"f64", Type::f64},       {"e4m3x2", Type::e4m3x2},
+    {"e4m3", Type::e4m3}, {"e5m2x2", Type::e5m2x2}, {"e2m1x2", Type::e2m1x2},
+    {"", Type::none},
 }};
 
 bool is_word(char c) {

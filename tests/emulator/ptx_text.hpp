@@ -30,6 +30,7 @@ enum class Type : uint8_t {
     bf16x2,
     f32,
     f64,
+    e4m3,
     e4m3x2,
     e5m2x2,
     e2m1x2,

@@ -7,7 +7,33 @@
 namespace emulator {
 namespace {
 
-// A k-major matrix of 16-bit values in shared memory: rows in groups of eight, swizzled according
+// What wgmma multiplies: 32 bytes of a row at once.
+enum class Element { bf16, f16, e4m3 };
+
+constexpr int most_k = 32;
+
+template <Element element>
+constexpr int k_of = element == Element::e4m3 ? 32 : 16;
+
+float float_of_e4m3(uint32_t byte) {
+    const auto value = static_cast<float>(decode_small(byte & 0x7F, e4m3_format));
+    return byte & 0x80 ? -value : value;
+}
+
+// The values of a word, the first in its lowest bits.
+template <Element element>
+void unpack(uint32_t word, float* out) {
+    if constexpr (element == Element::e4m3) {
+        for (int i = 0; i < 4; ++i) out[i] = float_of_e4m3(word >> 8 * i & 0xFF);
+    } else {
+        for (int i = 0; i < 2; ++i) {
+            const auto half = static_cast<uint16_t>(word >> 16 * i);
+            out[i] = element == Element::bf16 ? float_of_bf16(half) : float_of_f16(half);
+        }
+    }
+}
+
+// A k-major matrix in shared memory: rows in groups of eight, swizzled according
 // to the descriptor.
 struct Descriptor {
     uint32_t start, leading, stride;
@@ -33,40 +59,39 @@ uint32_t chunk_address(const Descriptor& d, uint32_t row, uint32_t chunk) {
     return address ^ (address >> 7 & ((1u << d.swizzle_bits) - 1)) << 4;
 }
 
-template <bool is_bf16>
-void load_rows(Warp& w, const Descriptor& d, uint32_t first, uint32_t n, float (*out)[16]) {
+template <Element element>
+void load_rows(Warp& w, const Descriptor& d, uint32_t first, uint32_t n, float (*out)[most_k]) {
+    constexpr int of_word = k_of<element> / 8;
     for (uint32_t row = 0; row < n; ++row) {
         for (uint32_t chunk = 0; chunk < 2; ++chunk) {
             const std::byte* at =
                 shared_at(w, w.first_lane(), chunk_address(d, first + row, chunk), 16);
-            uint16_t halves[8];
-            std::memcpy(halves, at, sizeof halves);
-            for (int i = 0; i < 8; ++i)
-                out[row][8 * chunk + static_cast<uint32_t>(i)] =
-                    is_bf16 ? float_of_bf16(halves[i]) : float_of_f16(halves[i]);
+            uint32_t words[4];
+            std::memcpy(words, at, sizeof words);
+            for (int i = 0; i < 4; ++i)
+                unpack<element>(words[i], out[row] + (4 * static_cast<int>(chunk) + i) * of_word);
         }
     }
 }
 
-template <bool is_bf16>
-void load_fragment(const Warp& w, const uint32_t* list, float (*a)[16]) {
+// A word of a lane has 2 or 4 neighbouring k; the upper registers have the upper half of k.
+template <Element element>
+void load_fragment(const Warp& w, const uint32_t* list, float (*a)[most_k]) {
+    constexpr int of_word = k_of<element> / 8;
     for (int r = 0; r < 4; ++r) {
         const auto* from = w.lanes<uint32_t>(list[r]);
-        for (int lane = 0; lane < 32; ++lane) {
-            for (int part = 0; part < 2; ++part) {
-                const auto half = static_cast<uint16_t>(from[lane] >> 16 * part);
-                a[lane / 4 + 8 * (r & 1)][2 * (lane % 4) + part + 8 * (r >> 1)] =
-                    is_bf16 ? float_of_bf16(half) : float_of_f16(half);
-            }
-        }
+        for (int lane = 0; lane < 32; ++lane)
+            unpack<element>(from[lane],
+                            a[lane / 4 + 8 * (r & 1)] + (lane % 4 + 4 * (r >> 1)) * of_word);
     }
 }
 
 // Computes sum[n] += a b[n] for 16 rows, with k in order.
-void multiply(const float (*a)[16], const float (*b)[256], float (*sums)[256], uint32_t n) {
+void multiply(const float (*a)[most_k], const float (*b)[256], float (*sums)[256], uint32_t n,
+              int n_k) {
     for (int row = 0; row < 16; ++row) {
         float* sum = sums[row];
-        for (int i = 0; i < 16; ++i) {
+        for (int i = 0; i < n_k; ++i) {
             const float value = a[row][i];
             const float* from = b[i];
             for (uint32_t column = 0; column < n; column += 8)
@@ -78,24 +103,25 @@ void multiply(const float (*a)[16], const float (*b)[256], float (*sums)[256], u
 // immediate is n; mode is 1 if A is in registers; count has the signs, bit 0 of A, bit 1 of B. The
 // list holds the accumulator (n / 2), then A (4). a is A's descriptor, b is B's, and c tells
 // whether to add to the accumulator.
-template <bool is_bf16>
+template <Element element>
 Step run_wgmma(Warp& w, const Instruction& in) {
     if (!gather_all(w)) return Step::blocked;
     if (w.mask != all_lanes) w.fault(w.first_lane(), "wgmma of a warp that is not whole");
     const auto n = static_cast<uint32_t>(in.immediate);
     const uint32_t* list = w.run->kernel->lists.data() + in.list;
-    float a[16][16], rows[256][16], b[16][256], sums[16][256];
+    constexpr int n_k = k_of<element>;
+    float a[16][most_k], rows[256][most_k], b[most_k][256], sums[16][256];
     const Descriptor d = descriptor_of(w.lanes<uint64_t>(in.b)[0]);
-    load_rows<is_bf16>(w, d, 0, n, rows);
+    load_rows<element>(w, d, 0, n, rows);
     for (uint32_t row = 0; row < n; ++row)
-        for (int i = 0; i < 16; ++i) b[i][row] = in.count & 2 ? -rows[row][i] : rows[row][i];
+        for (int i = 0; i < n_k; ++i) b[i][row] = in.count & 2 ? -rows[row][i] : rows[row][i];
     if (in.mode)
-        load_fragment<is_bf16>(w, list + n / 2, a);
+        load_fragment<element>(w, list + n / 2, a);
     else
-        load_rows<is_bf16>(w, descriptor_of(w.lanes<uint64_t>(in.a)[0]), w.index % 4 * 16, 16, a);
+        load_rows<element>(w, descriptor_of(w.lanes<uint64_t>(in.a)[0]), w.index % 4 * 16, 16, a);
     if (in.count & 1)
         for (auto& row : a)
-            for (float& value : row) value = -value;
+            for (int i = 0; i < n_k; ++i) row[i] = -row[i];
     const bool adds = w.predicate(in.c) & 1;
     for (uint32_t i = 0; i < n / 2; ++i) {
         const auto* from = w.lanes<float>(list[i]);
@@ -103,7 +129,7 @@ Step run_wgmma(Warp& w, const Instruction& in) {
             sums[lane / 4 + 8 * (i >> 1 & 1)][8 * (i / 4) + 2 * (lane % 4) + (i & 1)] =
                 adds ? from[lane] : 0.0f;
     }
-    multiply(a, b, sums, n);
+    multiply(a, b, sums, n, n_k);
     for (uint32_t i = 0; i < n / 2; ++i) {
         auto* to = w.lanes<float>(list[i]);
         for (uint32_t lane = 0; lane < 32; ++lane)
@@ -112,23 +138,29 @@ Step run_wgmma(Warp& w, const Instruction& in) {
     return Step::next;
 }
 
-// Decodes "mma_async.sync.aligned.m64nNk16.f32.bf16.bf16 {accumulator}, A, B, add, 1, 1, 0 (, 0);"
+// Decodes "mma_async.sync.aligned.m64nNk16.f32.bf16.bf16 {accumulator}, A, B, add, 1, 1, 0 (, 0);",
+// and of E4M3 "m64nNk32.f32.e4m3.e4m3 {accumulator}, A, B, add, 1, 1;"
 void decode_product(Builder& b, const Statement& s) {
     uint32_t n = 0;
+    const bool is_e4m3 = s.type(1) == Type::e4m3;
     for (std::string_view part : s.opcode)
-        if (part.starts_with("m64n") && part.ends_with("k16"))
+        if (part.starts_with("m64n") && part.ends_with(is_e4m3 ? "k32" : "k16"))
             n = static_cast<uint32_t>(std::atoi(std::string(part.substr(4)).c_str()));
     allow_modifiers(s, s.opcode[1], s.opcode[2], s.opcode[3], s.opcode[4]);
     const bool is_bf16 = s.type(1) == Type::bf16;
     const bool by_register = s.arguments.at(1).kind == Argument::Kind::vector;
     if (n == 0 || n > 256 || n % 8 || s.type(0) != Type::f32 || s.type(1) != s.type(2) ||
-        (!is_bf16 && s.type(1) != Type::f16) || s.arguments[0].parts.size() != n / 2 ||
-        s.arguments.size() != (by_register ? 7 : 8))
+        (!is_bf16 && !is_e4m3 && s.type(1) != Type::f16) || s.arguments[0].parts.size() != n / 2 ||
+        s.arguments.size() != (is_e4m3       ? 6
+                               : by_register ? 7
+                                             : 8))
         throw UnknownForm{};
     // Both matrices are k-major, and the signs are 1 or -1.
     for (size_t i = 6; i < s.arguments.size(); ++i)
         if (s.arguments[i].bits != 0) throw UnknownForm{};
-    Instruction& in = b.emit(is_bf16 ? run_wgmma<true> : run_wgmma<false>);
+    Instruction& in = b.emit(is_e4m3   ? run_wgmma<Element::e4m3>
+                             : is_bf16 ? run_wgmma<Element::bf16>
+                                       : run_wgmma<Element::f16>);
     in.immediate = n;
     in.mode = by_register;
     in.count = static_cast<uint8_t>((s.arguments[4].bits != 1 ? 1 : 0) |

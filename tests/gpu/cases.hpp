@@ -61,6 +61,7 @@ void add_triton_cases(CaseList& list);
 void add_format_cases(CaseList& list);
 void add_column_cases(CaseList& list);
 void add_skew_cases(CaseList& list);
+void add_fp8_cases(CaseList& list);
 void add_layer_cases(CaseList& list);
 void add_call_cases(CaseList& list);
 void add_stage_cases(CaseList& list);

@@ -88,14 +88,15 @@ struct Family {
     const char* name;
     std::vector<const char*> functions;
     std::vector<const char*> sm80_functions;  // of names that begin with sm80; empty: the same
+    std::vector<const char*> fp8_functions;   // of names with activations of fp8; likewise
     bool has_packed_type;  // among the template arguments; the other kernels ask at run time
 };
 
 const std::vector<Family>& families() {
     static const std::vector<Family> all = {
-        {"gemv", {"gemv_gate_up", "gemv_down"}, {}, true},
-        {"grouped_gemm", {"grouped_kernel"}, {"sm80_grouped_kernel"}, true},
-        {"exact", {"exact_gemm"}, {}, false},
+        {"gemv", {"gemv_gate_up", "gemv_down"}, {}, {}, true},
+        {"grouped_gemm", {"grouped_kernel"}, {"sm80_grouped_kernel"}, {"fp8_grouped_kernel"}, true},
+        {"exact", {"exact_gemm"}, {}, {}, false},
     };
     return all;
 }
@@ -160,9 +161,14 @@ bool has_one_of_types(const std::string& demangled, const std::string& weights) 
     return false;
 }
 
-bool has_function(const std::string& demangled, const Family& family, const std::string& arch) {
-    const bool own = arch == "sm80" && !family.sm80_functions.empty();
-    const auto& functions = own ? family.sm80_functions : family.functions;
+const std::vector<const char*>& functions_of(const Family& family, const KernelName& name) {
+    if (name.arch == "sm80" && !family.sm80_functions.empty()) return family.sm80_functions;
+    if (name.activation == "fp8" && !family.fp8_functions.empty()) return family.fp8_functions;
+    return family.functions;
+}
+
+bool has_function(const std::string& demangled, const Family& family, const KernelName& kernel) {
+    const auto& functions = functions_of(family, kernel);
     return std::any_of(functions.begin(), functions.end(), [&](const char* function) {
         const std::string name = function;
         return demangled.find("::" + name + "<") != std::string::npos ||
@@ -200,7 +206,7 @@ bool is_function_of(const std::string& kernel, const std::string& demangled) {
     const KernelName name(kernel);
     const std::string& weight = name.weight;
     const bool names_type = family->has_packed_type && !weight.empty() && weight != "any";
-    return has_function(demangled, *family, name.arch) &&
+    return has_function(demangled, *family, name) &&
            (!names_type || has_one_of_types(demangled, weight));
 }
 

@@ -55,6 +55,12 @@ class LayerData {
     moe_weights_desc weights_desc() const;
     moe_weights_desc reference_weights_desc() const;
 
+    // The values of a matrix or vector of an expert, whose role has tensors of its own.
+    const Floats& decoded(moe_role role, int64_t expert) const {
+        const std::vector<Matrix>& all = stacks_.at(role).matrices;
+        return all[static_cast<size_t>(expert) % all.size()].decoded;
+    }
+
     // One matrix of another seed, in place of that of an expert, for moe_weights_update. The
     // decoded values of the reference change too. So does a codebook.
     moe_tensor replace(moe_role role, int32_t expert, uint64_t seed);

@@ -49,6 +49,7 @@ struct FakeLayer {
     bool batch_invariant = false;
     bool unfused = false;
     moe_type intermediate_type = MOE_TYPE_NONE;  // NONE: the plan's default
+    bool quantizes_to_fp8 = false;
 };
 
 inline moe_test::Plan cpu_plan(const FakeLayer& layer) {
@@ -96,7 +97,9 @@ inline moe_test::Plan moved_to(const FakeDevice& device, moe_test::Plan plan,
 
 inline moe_test::Plan cuda_plan(const FakeDevice& device, const FakeLayer& layer,
                                 const char* filter = nullptr) {
-    return moved_to(device, cpu_plan(layer), filter);
+    moe_test::Plan plan = cpu_plan(layer);
+    plan->quantizes_to_fp8 = layer.quantizes_to_fp8;  // which a CPU plan refuses
+    return moved_to(device, std::move(plan), filter);
 }
 
 inline std::string chosen_kernel(const moe_test::Plan& plan, moe_stage stage,

@@ -1,6 +1,6 @@
 // The contract of this folder. A packed type has one file, <type>.cuh, with everything that a
 // kernel must know of it: loads, scales, constants, and how codes become operands. The layout
-// itself is that of libmoe/packed/layout.hpp. A file specializes up to three templates:
+// itself is that of libmoe/packed/layout.hpp. A file specializes up to four templates:
 //
 //   ValueDequant<type>         values of a block for the grouped GEMM of sm_80 and the exact
 //                              kernels; required. Host and device:
@@ -9,6 +9,7 @@
 //                              type with a codebook finds its values (codebook_mode.hpp)
 //   GroupedDequant<type>       operands of the grouped GEMM of sm_90, device only; those of ggml's
 //                              types also of the portable one, so without instructions of sm_90
+//   Fp8Dequant<type>           operands of the grouped GEMM of E4M3, device only
 //
 // A block is 16 rows and 64 k, four steps of 16 k. Lane 4 g + t owns rows g and g + 8 and columns
 // 16 t to 16 t + 15 of it. Register `reg` of a step belongs to row g + 8 (reg & 1).
@@ -104,6 +105,16 @@
 //   has_superblock_scales      scales of four blocks come together: factors(kept, block)
 //   groups_apart               factors_of_groups(scales, lane, of) has those of both groups of 32 k
 //                              of a block (sm90_mainloop_warp.cuh)
+//
+// Fp8Dequant. Activations and operands are E4M3; a scale holds for 8 rows and 128 k, and multiplies
+// accumulators.
+//   type                       the template argument
+//   operands(codes, lane, a)   codes: the shared address of a block's. The eight registers of two
+//                              fragments of mma.m16n8k32, whose k are in the order of
+//                              fp8_blocks.hpp
+//   scales(scales)             those of rows 0 to 7 and of rows 8 to 15, from the shared address of
+//                              the first block's
+//   KeptScales                 grids: instead, as of GroupedDequant, with a `scale` of both
 #pragma once
 
 #include "libmoe/cuda/device/codebook_mode.hpp"
@@ -119,6 +130,9 @@ struct GemvDequant;
 
 template <PackedType type>
 struct GroupedDequant;
+
+template <PackedType type>
+struct Fp8Dequant;
 
 // Calls use.template operator()<kind>() with the packed type of a matrix; of a grid with its kind,
 // without its numbers.

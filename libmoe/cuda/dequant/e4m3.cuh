@@ -120,6 +120,30 @@ struct GroupedDequant<PackedType::e4m3> : GroupedDequantBase<PackedType::e4m3> {
     }
 };
 
+struct E4m3Operands {
+    // A word has two k of row g, then of row g + 8; two words make four k of either.
+    static __device__ __forceinline__ void operands(uint32_t codes, uint32_t lane, uint32_t* a) {
+        uint4 words[2];
+        load_byte_codes(codes, lane, words);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const uint32_t first = word_of(words[i / 2], i % 2 * 2);
+            const uint32_t second = word_of(words[i / 2], i % 2 * 2 + 1);
+            a[2 * i] = permute_bytes(first, second, 0x5410);
+            a[2 * i + 1] = permute_bytes(first, second, 0x7632);
+        }
+    }
+};
+
+template <>
+struct Fp8Dequant<PackedType::e4m3> : E4m3Operands {
+    static constexpr PackedType type = PackedType::e4m3;
+    static __device__ __forceinline__ float2 scales(uint32_t scales) {
+        const uint2 words = load_shared_8(scales);
+        return {__uint_as_float(words.x), __uint_as_float(words.y)};
+    }
+};
+
 #endif
 
 }  // namespace moe::cuda

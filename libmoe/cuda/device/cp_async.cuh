@@ -29,9 +29,11 @@ __device__ inline void copy_async_16_if(bool present, uint32_t to, const void* f
 }
 
 // Both addresses are aligned to 4 bytes.
+__device__ inline void copy_async_4(uint32_t to, const void* from) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
+}
 __device__ inline void copy_async_4(void* to, const void* from) {
-    const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(to));
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(address), "l"(from) : "memory");
+    copy_async_4(static_cast<uint32_t>(__cvta_generic_to_shared(to)), from);
 }
 
 // Waits for all copies of this thread, committed or not.

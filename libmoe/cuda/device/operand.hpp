@@ -1,4 +1,4 @@
-// The 16-bit operand types of the tensor cores, and words of operands from memory. Host and device
+// The operand types of the tensor cores, and words of operands from memory. Host and device
 // give the same bits.
 #pragma once
 
@@ -17,11 +17,13 @@
 
 namespace moe::cuda {
 
-enum class Operand : int32_t { bf16, f16 };
+// e4m3 only in wgmma.
+enum class Operand : int32_t { bf16, f16, e4m3 };
 
 // Rounds both to nearest, ties to even.
 template <Operand operand>
 MOE_HOST_DEVICE inline uint32_t operand_pair(FloatPair value) {
+    static_assert(operand != Operand::e4m3);
     return operand == Operand::bf16 ? bf16_pair(value.low, value.high)
                                     : f16_pair(value.low, value.high);
 }

@@ -1,8 +1,9 @@
-// wgmma of sm_90a: D[64][N] += A[64][16] B[N][16]^T, 16-bit operands and float32 accumulators. A
-// comes from registers: warp w of the warpgroup holds rows 16 w to 16 w + 15 as the A fragment of
-// mma.m16n8k16. B lies in shared memory, K-major, in rows of 128 bytes with the 128-byte swizzle:
-// 16-byte vector v at v ^ (row & 7). Lane 4 g + t of warp w holds of D rows 16 w + g (accumulators
-// 4 i, 4 i + 1) and 16 w + g + 8 (4 i + 2, 4 i + 3), columns 8 i + 2 t and 8 i + 2 t + 1.
+// wgmma of sm_90a: D[64][N] += A[64][K] B[N][K]^T with float32 accumulators, of 16-bit operands
+// (K = 16) or E4M3 (K = 32). A comes from registers: warp w of the warpgroup holds rows 16 w to
+// 16 w + 15 as the A fragment of mma.m16n8k16, or of m16n8k32. B lies in shared memory, K-major, in
+// rows of 128 bytes with the 128-byte swizzle: 16-byte vector v at v ^ (row & 7). Lane 4 g + t of
+// warp w holds of D rows 16 w + g (accumulators 4 i, 4 i + 1) and 16 w + g + 8 (4 i + 2, 4 i + 3),
+// columns 8 i + 2 t and 8 i + 2 t + 1.
 //
 // Precondition: between issue and wgmma_wait no thread touches accumulators or A registers. The
 // compiler does not know this, so the wait must precede every reader inside the loop that issues
@@ -15,8 +16,8 @@
 
 namespace moe::cuda {
 
-// Low half of the descriptor of N rows from `address`, a multiple of 1024. Add 2 per step of 16
-// along k, 32 bytes.
+// Low half of the descriptor of N rows from `address`, a multiple of 1024. Add 2 per step of K,
+// 32 bytes.
 __device__ __forceinline__ uint32_t wgmma_rows(uint32_t address) {
     constexpr uint32_t unused_leading_stride = 1u << 16;
     return unused_leading_stride | address >> 4;
@@ -87,26 +88,32 @@ __device__ __forceinline__ void keep(float (&registers)[n]) {
     "%120, %121, %122, %123, %124, %125, %126, %127"
 #define MOE_ACCUM4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define MOE_ACCUM16(i) MOE_ACCUM4(i), MOE_ACCUM4(i + 4), MOE_ACCUM4(i + 8), MOE_ACCUM4(i + 12)
-#define MOE_WGMMA_OF(type, n, list, a0, a1, a2, a3, b, ...)                       \
-    asm volatile(                                                                 \
-        "{ .reg .pred add; setp.eq.u32 add, 0, 0;\n\t"                            \
-        "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type " {" list \
-        "}, "                                                                     \
-        "{%" #a0 ", %" #a1 ", %" #a2 ", %" #a3 "}, %" #b ", add, 1, 1, 0; }"      \
-        : __VA_ARGS__                                                             \
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(rows))
-#define MOE_WGMMA(...)                         \
-    do {                                       \
-        if constexpr (operand == Operand::f16) \
-            MOE_WGMMA_OF("f16", __VA_ARGS__);  \
-        else                                   \
-            MOE_WGMMA_OF("bf16", __VA_ARGS__); \
+// Only products of 16-bit operands say whether B is transposed.
+#define MOE_WGMMA_OF(is_added, types, order, n, list, a0, a1, a2, a3, b, ...)               \
+    asm volatile("{ .reg .pred add; setp." is_added                                         \
+                 ".u32 add, 0, 0;\n\t"                                                      \
+                 "wgmma.mma_async.sync.aligned.m64n" #n types " {" list                     \
+                 "}, "                                                                      \
+                 "{%" #a0 ", %" #a1 ", %" #a2 ", %" #a3 "}, %" #b ", add, 1, 1" order "; }" \
+                 : __VA_ARGS__                                                              \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(rows))
+#define MOE_WGMMA(...)                                                   \
+    do {                                                                 \
+        if constexpr (operand == Operand::e4m3 && adds)                  \
+            MOE_WGMMA_OF("eq", "k32.f32.e4m3.e4m3", "", __VA_ARGS__);    \
+        else if constexpr (operand == Operand::e4m3)                     \
+            MOE_WGMMA_OF("ne", "k32.f32.e4m3.e4m3", "", __VA_ARGS__);    \
+        else if constexpr (operand == Operand::f16)                      \
+            MOE_WGMMA_OF("eq", "k16.f32.f16.f16", ", 0", __VA_ARGS__);   \
+        else                                                             \
+            MOE_WGMMA_OF("eq", "k16.f32.bf16.bf16", ", 0", __VA_ARGS__); \
     } while (false)
 
-// d may have more than the n / 2 accumulators of this width. low: from wgmma_rows.
-template <int n, Operand operand, int n_accum>
+// d may have more than the n / 2 accumulators of this width. low: from wgmma_rows. Without `adds`
+// the accumulators become the product.
+template <int n, Operand operand, bool adds = true, int n_accum>
 __device__ __forceinline__ void wgmma(float (&d)[n_accum], const uint32_t* a, uint32_t low) {
-    static_assert(n_accum >= n / 2);
+    static_assert(n_accum >= n / 2 && (adds || operand == Operand::e4m3));
     const uint64_t rows = wgmma_descriptor(low);
     if constexpr (n == 8) {
         MOE_WGMMA(8, "%0, %1, %2, %3", 4, 5, 6, 7, 8, MOE_ACCUM4(0));

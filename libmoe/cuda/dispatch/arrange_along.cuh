@@ -1,8 +1,9 @@
 // Work beside a sort, in the same launch: more thread blocks, which arrange the tokens as token
-// blocks (copy_rows.cuh). They read x and the number of tokens, and nothing that the sort writes.
+// blocks (copy_rows.cuh, quantize_rows.cuh). They read x and the number of tokens, and nothing that
+// the sort writes.
 #pragma once
 
-#include "libmoe/cuda/dispatch/copy_rows.cuh"
+#include "libmoe/cuda/dispatch/quantize_rows.cuh"
 
 namespace moe::cuda {
 
@@ -34,8 +35,9 @@ __device__ __forceinline__ void arrange(const ArrangeAlong& along, int32_t first
     const int32_t block = static_cast<int32_t>(blockIdx.x) - first_block;
     if (block == 0 && threadIdx.x < n_tile_counters) along.out.tile_counter[threadIdx.x] = 0;
     const auto block_warps = static_cast<int32_t>(blockDim.x / 32);
-    copy_rows(along.input, along.source, along.packets, along.out,
-              int64_t{block} * block_warps + warp_index(), int64_t{along.n_blocks} * block_warps);
+    arrange_rows(along.input, along.source, along.packets, along.out,
+                 int64_t{block} * block_warps + warp_index(),
+                 int64_t{along.n_blocks} * block_warps);
 }
 
 }  // namespace moe::cuda

@@ -36,12 +36,13 @@ struct SortInput {
 // tiles.
 constexpr int32_t n_tile_counters = 6;
 
-// Rows for token blocks of bfloat16 or float16, the layout that grouped_gemm reads. Rows of `in`
-// have n_columns, a multiple of 16; token blocks have zeros behind them up to a multiple of 64.
+// Rows for token blocks of bfloat16 or float16, the layout that grouped_gemm reads, or of E4M3
+// (fp8_blocks.hpp). Rows of `in` have n_columns, a multiple of 16; token blocks have zeros behind
+// them up to a multiple of 64, or 128.
 struct GatherInput {
     DeviceRows in;
     int32_t n_columns;
-    moe_type to;  // of the token blocks: BF16 or F16
+    moe_type to;  // of the token blocks: BF16, F16 or F8_E4M3
 
     MOE_HOST_DEVICE int32_t n_blocks() const { return (n_columns + 63) / 64; }
 };
@@ -92,7 +93,7 @@ void run_count_experts(const int32_t* ids, int32_t top_k, int32_t n_experts_all,
 // Reports *n_device outside [0, n] as a fault, once per call.
 void run_check_tokens(const int32_t* n_device, int32_t n, FaultWords* faults, cudaStream_t stream);
 
-// Gathers rows into token blocks of bfloat16 or float16, the layout that grouped_gemm reads. Sorted
+// Gathers rows into token blocks of input.to, the layout that grouped_gemm reads. Sorted
 // row r is the row of `in` that its index and divisor name (DeviceRows; without an index,
 // rows.slot), zero where the index is negative. It writes all rows up to the last one in use,
 // padding included, and zeroes rows.tile_counter for the grouped GEMMs that follow.

@@ -1,7 +1,7 @@
 // The kernels that gather rows for grouped_gemm, and that arrange the tokens themselves
-// (copy_rows.cuh).
+// (copy_rows.cuh, quantize_rows.cuh).
 #include "libmoe/cuda/device/dependent_launch.cuh"
-#include "libmoe/cuda/dispatch/copy_rows.cuh"
+#include "libmoe/cuda/dispatch/quantize_rows.cuh"
 #include "libmoe/cuda/runtime/launch.cuh"
 
 namespace moe::cuda {
@@ -15,8 +15,8 @@ __global__ void __launch_bounds__(n_threads)
     wait_for_previous_kernel();
     let_next_kernel_start();  // the next kernel reads the tiles before its own wait
     if (blockIdx.x == 0 && threadIdx.x < n_tile_counters) out.tile_counter[threadIdx.x] = 0;
-    copy_rows(input, source, packets, out, int64_t{blockIdx.x} * (n_threads / 32) + warp_index(),
-              int64_t{gridDim.x} * (n_threads / 32));
+    arrange_rows(input, source, packets, out, int64_t{blockIdx.x} * (n_threads / 32) + warp_index(),
+                 int64_t{gridDim.x} * (n_threads / 32));
 }
 
 template <class Source>

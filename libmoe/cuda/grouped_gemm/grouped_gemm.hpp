@@ -1,8 +1,9 @@
 // The grouped GEMMs: gate_up or down of the experts, or a dense matrix, for many tokens. There are
-// two. Hopper's, on wgmma: wide tiles take experts with many rows; narrow tiles run beside them and
-// take the others, or everything in a small call. The portable one, on mma.sync: any packed type,
-// rows of any type by index, every GPU; its tiles are wide or narrow by the rows that an expert has
-// on average. Inputs of a matrix with a table of columns come gathered (gather_columns.hpp).
+// three. Hopper's, on wgmma: wide tiles take experts with many rows; narrow tiles run beside them
+// and take the others, or everything in a small call. The portable one, on mma.sync: any packed
+// type, rows of any type by index, every GPU; its tiles are wide or narrow by the rows that an
+// expert has on average. Inputs of a matrix with a table of columns come gathered
+// (gather_columns.hpp). Hopper's of E4M3, for plans that quantize activations to it.
 //
 // Hopper's: weights come from registers in packed order, tokens from shared memory. The input and,
 // of gate_up, the output are token blocks: block b of 64 columns is [capacity][64] 16-bit values,
@@ -18,6 +19,8 @@ namespace moe::cuda {
 
 constexpr TileRule grouped_tiles{256, 8, max_narrow_rows};
 constexpr TileRule grouped_narrow_tiles{max_narrow_rows, 8, INT32_MAX};  // where all are narrow
+constexpr TileRule fp8_tiles{128, 8, INT32_MAX};
+constexpr TileRule fp8_narrow_tiles{48, 8, INT32_MAX};
 // The portable one takes full tiles, then one with the rest.
 constexpr TileRule sm80_wide_tiles{128, 128, INT32_MAX};
 constexpr TileRule sm80_narrow_tiles{64, 64, INT32_MAX};
@@ -45,6 +48,14 @@ bool has_grouped_gemm_instances(PackedType type, moe_type operand);
 
 // Loads the kernels of a type and sets their attributes; of a type without kernels does nothing.
 void prepare_grouped_gemm(PackedType type, moe_type operand);
+
+// Hopper's of E4M3, in sm90_fp8_grouped_gemm.cu: linear and gated. Inputs, and gated outputs, are
+// token blocks of E4M3 (fp8_blocks.hpp); else as Hopper's, of one width. A scale of the weights
+// holds for 8 rows and 128 k.
+void run_fp8_grouped_gemm(const DeviceFacts& device, const GemmArgs& gemm, const GemmNames& names,
+                          TileWidths tiles, cudaStream_t stream);
+bool has_fp8_grouped_gemm_instances(PackedType type);
+void prepare_fp8_grouped_gemm(PackedType type);
 
 // The portable one. in and out are rows of any type; any epilogue. operand: BF16, or F16, which
 // weights and inputs must fit. The rest as above.

@@ -25,10 +25,11 @@ struct WorkItems {
     int32_t first_tile, n_tiles;
     int32_t n_row_blocks;
 
-    __device__ WorkItems(const GemmArgs& gemm, TilePart part)
+    // An item has blocks_of_item row blocks of 8 packed tiles.
+    __device__ WorkItems(const GemmArgs& gemm, TilePart part, int32_t blocks_of_item)
         : first_tile(part == TilePart::small ? gemm.n_tiles->large : 0),
           n_tiles((part == TilePart::large ? gemm.n_tiles->large : gemm.n_tiles->all) - first_tile),
-          n_row_blocks((gemm.weights.n_tiles + 7) / 8) {}
+          n_row_blocks((gemm.weights.n_tiles + 8 * blocks_of_item - 1) / (8 * blocks_of_item)) {}
 
     __device__ int32_t size() const { return n_tiles * n_row_blocks; }
 
@@ -56,9 +57,9 @@ struct TileScheduler {
     int32_t* tile_counter;
     int32_t item;
 
-    __device__ TileScheduler(const GemmArgs& gemm_, TilePart part)
+    __device__ TileScheduler(const GemmArgs& gemm_, TilePart part, int32_t blocks_of_item = 1)
         : gemm(gemm_),
-          list(gemm_, part),
+          list(gemm_, part, blocks_of_item),
           tile_counter(gemm_.tile_counter + (part == TilePart::small ? 1 : 0)),
           item(static_cast<int32_t>(blockIdx.x)) {}
 

@@ -1,0 +1,88 @@
+// Mainloop of the sm90 grouped GEMM of E4M3 (step 3 of sm90_fp8_grouped_gemm.cuh). A warpgroup
+// multiplies 64 weight rows by all tokens of the work tile.
+//
+// Inputs: packed weights, tokens and their scales in the pipeline. Output: float32 sums.
+//
+// Per block of 128 k:
+// 1. Wait for the stage's full barrier, and load the fragments of A.
+// 2. Four wgmma; the first one clears the products, which tensor cores keep with fewer bits than
+//    float32.
+// 3. Arrive at the empty barrier; multiply the products by the scales of weights and tokens, and
+//    add them to the sums in float32.
+#pragma once
+
+#include "libmoe/cuda/device/wgmma.cuh"
+#include "libmoe/cuda/grouped_gemm/sm90_fp8_tile_shape.cuh"
+
+namespace moe::cuda {
+
+template <class Dequant, class Shape>
+struct Fp8Mainloop {
+    static constexpr PackedType type = Dequant::type;
+    using Shared = Fp8Shared<type, Shape>;
+    using Sums = Accumulators<Shape>;
+
+    const LaneWork& work;
+    Fp8Pipeline<type, Shape>& pipeline;
+    Fp8StagedTile<Dequant, Shape> tile;
+
+    __device__ Fp8Mainloop(const LaneWork& work_, Fp8Pipeline<type, Shape>& pipeline_)
+        : work(work_), pipeline(pipeline_), tile(work_) {}
+
+    template <int n>
+    __device__ __forceinline__ void run(Sums& sums) {
+#pragma unroll
+        for (float& sum : sums) sum = 0.0f;
+        float products[n / 2];
+#pragma unroll
+        for (float& product : products) product = 0.0f;
+        const uint32_t n_blocks = weight_blocks(work.gemm);
+#pragma unroll 1
+        for (uint32_t first = 0; first + 1 < n_blocks; first += 2)
+            step<n, 2>(first, products, sums);
+        if (n_blocks % 2 != 0) step<n, 1>(n_blocks - 1, products, sums);
+    }
+
+  private:
+    // Of one or two blocks of 64 k from `first` on.
+    template <int n, int n_blocks>
+    __device__ __forceinline__ void step(uint32_t first, float (&products)[n / 2], Sums& sums) {
+        pipeline.wait_full();
+        const uint32_t data = pipeline.data();
+        const uint32_t rows = wgmma_rows(data);
+        uint32_t a[8 * n_blocks];
+        const float2 of_weights = tile.template operands<n_blocks>(data, first, a);
+        const uint32_t scales = data + Shared::token_scales + 8 * work.t();
+        float2 of_tokens[n / 8];
+#pragma unroll
+        for (int i = 0; i < n / 8; ++i) {
+            const uint2 words = load_shared_8(scales + 32 * i);
+            of_tokens[i] = {__uint_as_float(words.x), __uint_as_float(words.y)};
+        }
+        wgmma_fence();
+        wgmma<n, Operand::e4m3, false>(products, a, rows);
+#pragma unroll
+        for (int i = 1; i < 2 * n_blocks; ++i)
+            wgmma<n, Operand::e4m3>(products, a + 4 * i, rows + 2 * i);
+        wgmma_commit();
+        wgmma_wait<0>();
+        keep(a);
+        keep(products);
+        if (work.lane == 0) mbarrier_arrive(pipeline.empty());
+        pipeline.advance();
+        // Products come first: what does not wait for them would be moved between the wgmma, and
+        // there wait for its loads.
+#pragma unroll
+        for (int i = 0; i < n / 8; ++i) {
+            const float2 s = of_tokens[i];
+            float* sum = sums + 4 * i;
+            const float* product = products + 4 * i;
+            sum[0] = fmaf(product[0] * s.x, of_weights.x, sum[0]);
+            sum[1] = fmaf(product[1] * s.y, of_weights.x, sum[1]);
+            sum[2] = fmaf(product[2] * s.x, of_weights.y, sum[2]);
+            sum[3] = fmaf(product[3] * s.y, of_weights.y, sum[3]);
+        }
+    }
+};
+
+}  // namespace moe::cuda

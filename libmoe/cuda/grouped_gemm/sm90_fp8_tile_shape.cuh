@@ -1,0 +1,200 @@
+// Tile shapes, pipeline and shared-memory layout of the sm90 grouped GEMM of E4M3
+// (sm90_fp8_grouped_gemm.cuh).
+#pragma once
+
+#include "libmoe/cuda/device/bulk_copy.cuh"
+#include "libmoe/cuda/device/mbarrier.cuh"
+#include "libmoe/cuda/fp8_blocks.hpp"
+#include "libmoe/cuda/grouped_gemm/sm90_pipeline.cuh"
+
+namespace moe::cuda {
+
+// Both shapes process 128 weight rows per work tile. A lane has the sums of a work tile and the
+// products of a block of 128 k in registers.
+//
+//   Fp8Wide    up to 128 tokens; one block per SM
+//   Fp8Narrow  up to 48 tokens; two blocks per SM, so that one reads weights during the other's
+//              epilogue
+struct Fp8Wide {
+    static constexpr int most_rows = 128;
+    static constexpr uint32_t threads = 384;
+    static constexpr uint32_t blocks_per_sm = 1;
+    static constexpr uint32_t consumer_registers = 224;
+    static constexpr uint32_t producer_registers = 56;
+    static constexpr uint32_t pipeline_bytes = 190 * 1024;
+    static constexpr uint32_t staging_bytes = 16 * 1024;  // per warpgroup
+    static constexpr int tokens_at_once = 32;
+
+    static __device__ __forceinline__ int32_t width_of(int32_t n_rows) {
+        return n_rows <= 32 ? 32 : (n_rows + 31) / 32 * 32;
+    }
+    template <class Call>
+    static __device__ __forceinline__ void with_width(int32_t width, Call call) {
+        switch (width) {
+            case 32:
+                return call(Width<32>{});
+            case 64:
+                return call(Width<64>{});
+            case 96:
+                return call(Width<96>{});
+            default:
+                return call(Width<128>{});
+        }
+    }
+};
+
+struct Fp8Narrow {
+    static constexpr int most_rows = 48;
+    static constexpr uint32_t threads = 384;
+    static constexpr uint32_t blocks_per_sm = 2;
+    static constexpr uint32_t consumer_registers = 104;
+    static constexpr uint32_t producer_registers = 32;
+    static constexpr uint32_t pipeline_bytes = 99 * 1024;
+    static constexpr uint32_t staging_bytes = 6 * 1024;
+    static constexpr int tokens_at_once = 16;
+
+    static __device__ __forceinline__ int32_t width_of(int32_t n_rows) {
+        return n_rows <= 8 ? 8 : (n_rows + 15) / 16 * 16;
+    }
+    template <class Call>
+    static __device__ __forceinline__ void with_width(int32_t width, Call call) {
+        switch (width) {
+            case 8:
+                return call(Width<8>{});
+            case 16:
+                return call(Width<16>{});
+            case 32:
+                return call(Width<32>{});
+            default:
+                return call(Width<48>{});
+        }
+    }
+};
+
+// A stage holds 128 k: token rows of 128 bytes, eight packed tiles, and the scales of the tokens.
+template <PackedType type, class Shape>
+struct Fp8Shared {
+    static constexpr uint32_t tile_bytes = staged_tile_bytes(type, 2);
+    static constexpr uint32_t tiles = Shape::most_rows * fp8_block_columns;
+    static constexpr uint32_t token_scales = tiles + tiles_per_block * tile_bytes;
+    static constexpr uint32_t stage_bytes = round_up(token_scales + 4 * Shape::most_rows, 1024);
+    static constexpr uint32_t n_stages = Shape::pipeline_bytes / stage_bytes;
+
+    static constexpr uint32_t staging = n_stages * stage_bytes;
+    static constexpr uint32_t headers = staging + 2 * Shape::staging_bytes;
+    static constexpr uint32_t barriers = headers + n_stages * work_tile_bytes;
+    static constexpr uint32_t work_tiles = barriers + 16 * n_stages;
+    static constexpr uint32_t bytes = work_tiles + 2 * (work_tile_bytes + 16);
+    static constexpr uint32_t alignment = 1024;
+    static constexpr uint32_t allocated = bytes + alignment;
+    static_assert(Shape::blocks_per_sm * (allocated + 1024) <= 228 * 1024);
+};
+
+// Position in the pipeline. Producers and consumers advance alike, and producers begin with phase
+// 1.
+template <PackedType type, class Shape>
+struct Fp8Pipeline {
+    using Shared = Fp8Shared<type, Shape>;
+    uint32_t base;
+    bool is_indexed;  // cp.async brings the tokens, so that wgmma needs a proxy fence
+    uint32_t stage = 0;
+    uint32_t phase = 0;
+
+    __device__ uint32_t data() const { return base + stage * Shared::stage_bytes; }
+    __device__ uint32_t header() const { return base + Shared::headers + stage * work_tile_bytes; }
+    __device__ uint32_t full() const { return base + Shared::barriers + 8 * stage; }
+    __device__ uint32_t empty() const { return full() + 8 * Shared::n_stages; }
+    __device__ void wait_full() const {
+        mbarrier_wait(full(), phase);
+        if (is_indexed) async_proxy_fence();
+    }
+    __device__ void wait_empty() const { mbarrier_wait(empty(), phase); }
+    __device__ void advance() {
+        if (++stage == Shared::n_stages) {
+            stage = 0;
+            phase ^= 1;
+        }
+    }
+};
+
+// A consumer warp's packed tile in the stages of a work tile. Blocks have 64 k and come in order; a
+// stage begins with an even one.
+template <class Dequant, class Shape>
+struct Fp8StagedTile {
+    static constexpr PackedType type = Dequant::type;
+    using Shared = Fp8Shared<type, Shape>;
+    uint32_t lane;
+    uint32_t offset;
+    const GridRecords& records;
+    typename KeptScalesOf<Dequant>::Type kept;
+    uint32_t kept_until = 0;  // of a grid: the first block that kept scales do not serve
+
+    __device__ explicit Fp8StagedTile(const LaneWork& work)
+        : lane(work.lane),
+          offset(Shared::tiles + work.local_tile() * Shared::tile_bytes),
+          records(work.gemm.records) {}
+
+    // The operands of n blocks of the stage at `data`, whose first block has this number in the
+    // matrix. Returns the scales of rows g and g + 8 of the lane.
+    template <int n>
+    __device__ __forceinline__ float2 operands(uint32_t data, uint32_t first,
+                                               uint32_t (&a)[8 * n]) {
+        if constexpr (is_grid(type)) {
+            const float2 of_rows = scales(data, first);
+#pragma unroll
+            for (int i = 0; i < n; ++i)
+                Dequant::operands(codes(data, first, static_cast<uint32_t>(i)), lane, kept,
+                                  a + 8 * i);
+            return of_rows;
+        } else if constexpr (requires { Dequant::finds_scales; }) {
+            return Dequant::template operands<n>(
+                [&](int i) { return codes(data, first, static_cast<uint32_t>(i)); }, lane, a);
+        } else {
+#pragma unroll
+            for (int i = 0; i < n; ++i)
+                Dequant::operands(codes(data, first, static_cast<uint32_t>(i)), lane, a + 8 * i);
+            return scales(data, first);
+        }
+    }
+
+  private:
+    // The codes of block i of the stage at `data`.
+    __device__ __forceinline__ uint32_t codes(uint32_t data, uint32_t first, uint32_t i) const {
+        if constexpr (is_grid(type)) {
+            const auto number = static_cast<int32_t>(first);
+            return data + offset +
+                   static_cast<uint32_t>(records.codes(number + static_cast<int32_t>(i)) -
+                                         records.align_down(records.begin(number)));
+        } else {
+            return data + offset + i * staged_block_bytes(type);
+        }
+    }
+    // Of rows 0 to 7 and of rows 8 to 15, for all of the stage.
+    __device__ __forceinline__ float2 scales(uint32_t data, uint32_t first) {
+        const uint32_t at = codes(data, first, 0);
+        if constexpr (is_grid(type)) {
+            if (first >= kept_until) {
+                kept_until = first + records.group_blocks;
+                kept.load(records, at - static_cast<uint32_t>(records.front_bytes), lane);
+            }
+            return kept.scale;
+        } else {
+            return Dequant::scales(at + block_code_bytes(type, 4));
+        }
+    }
+};
+
+// Blocks of 64 k, and of 128 k, of the weights.
+__device__ __forceinline__ uint32_t weight_blocks(const GemmArgs& gemm) {
+    return static_cast<uint32_t>(gemm.weights.k) / 64;
+}
+__device__ __forceinline__ uint32_t token_blocks(const GemmArgs& gemm) {
+    return (weight_blocks(gemm) + 1) / 2;
+}
+
+// Row blocks of an item: of a gated GEMM two, which have the 128 features of a scale.
+__host__ __device__ constexpr int32_t row_blocks_of_item(Epilogue epilogue) {
+    return epilogue == Epilogue::gated ? 2 : 1;
+}
+
+}  // namespace moe::cuda
