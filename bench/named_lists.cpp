@@ -139,28 +139,33 @@ List tokens() {
     return list;
 }
 
-// Activations as E4M3 beside activations as given, and prompts in bf16.
+// Activations as E4M3 beside activations as given, and prompts in bf16. Plans take the kernels of
+// E4M3 for weights of four bits where they are forced.
 List fp8() {
-    const Names models = {"qwen3next", "qwen3-30b", "mixtral", "dsv3", "qwen2-57b"};
+    const Names models = {"qwen3-30b", "mixtral", "qwen3next", "dsv3", "qwen2-57b"};
     List list;
-    const auto add = [&](const char* model, const char* format, const Tokens& tokens) {
-        Case one{&model_of(model), format, Mode::ids, 0, 0};
-        for (const int64_t n : tokens) {
-            one.stages = n == prompt;
-            one.fp8_activations = false;
-            list.add(one, {n});
-            one.fp8_activations = true;
-            list.add(one, {n});
-        }
+    const auto add = [&](const char* model, const char* format, const Tokens& tokens,
+                         const char* kernels) {
+        Case given{&model_of(model), format, Mode::ids, 0, 0}, quantized = given;
+        quantized.fp8_activations = true;
+        quantized.kernels = kernels;
+        for (Case* one : {&given, &quantized})
+            for (const int64_t n : tokens) {
+                one->stages = n == prompt;
+                list.add(*one, {n});
+            }
     };
-    for (const char* model : models)
-        add(model, "fp8_128x128", {16, 32, 64, 128, 256, 512, 1024, 2048, 4096, prompt});
-    for (const char* model : {"qwen3-30b", "mixtral", "gpt-oss-120b"})
-        add(model, "mxfp4", {32, 64, 128, 512, 2048, prompt});
+    for (const char* model : models) {
+        const bool has_all = model == models[0] || model == models[1];
+        add(model, "fp8_128x128",
+            has_all ? Tokens{16, 32, 64, 128, 256, 512, 1024, 2048, 4096, prompt}
+                    : Tokens{64, 512, 2048, prompt},
+            "");
+        list.add({model}, {"bf16"}, Mode::ids, {2048, prompt});
+    }
     for (const char* model : {"qwen3-30b", "mixtral"})
-        for (const char* format : {"nvfp4", "awq"})
-            add(model, format, {32, 64, 128, 512, 2048, prompt});
-    list.add(models, {"bf16"}, Mode::ids, {2048, prompt});
+        for (const char* format : {"nvfp4", "mxfp4", "awq"})
+            add(model, format, {64, 512, 2048, prompt}, "experts:*_fp8_grouped_gemm*");
     return list;
 }
 

@@ -22,6 +22,8 @@ constexpr Limits by_rule{1.5e-2, 6e-2};
 // Codes are off by a 16th at most, x and h alike.
 constexpr Limits by_policy{5e-2, 1e-1};
 constexpr double least_policy_error = 1e-2;
+// Weights of NVFP4 are rounded to E4M3, too, which the rule here leaves out.
+constexpr Limits of_nvfp4{7e-2, 1.2e-1};
 
 void measure(Context& context, const std::string& where, const Floats& got, const Floats& wanted,
              int64_t width, const Limits& limits) {
@@ -171,7 +173,7 @@ void add_rule(CaseList& list) {
     };
     const std::vector<Shape> any = {{256, 256}, {192, 320}, {1024, 96}}, of_128 = {{256, 384}};
     for (const Other& other : {Other{"fp8_row", by_rule, any}, Other{"mxfp4", by_rule, any},
-                               Other{"nvfp4", by_policy, any}, Other{"int4_row", by_rule, any},
+                               Other{"nvfp4", of_nvfp4, any}, Other{"int4_row", by_rule, any},
                                Other{"gptq4", by_rule, of_128}, Other{"awq", by_rule, of_128}})
         for (const auto& [hidden, intermediate] : other.shapes)
             list.add(text("fp8/rule/%s_h%d_i%d", other.format, hidden, intermediate), Extent::smoke,

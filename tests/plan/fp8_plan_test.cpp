@@ -36,11 +36,18 @@ TEST(Fp8Plan, ManyTokensTakeTheKernelsOfE4m3) {
     EXPECT_EQ(plan->launch_plan().range(8192).tiles.gate_up, cuda::TileWidths::wide);
 }
 
-TEST(Fp8Plan, SoDoWeightsOfFourBits) {
+// For those of four bits they are slower, and chosen where they are forced.
+TEST(Fp8Plan, WeightsOfFourBitsTakeThemWhereForced) {
+    const char* const forced = "experts:*_fp8_grouped_gemm*";
     for (const char* format : {"nvfp4", "mxfp4"}) {
+        const std::string kernel = std::string("sm90_") + format;
         const auto plan = cuda_plan(test::h200(), layer_of(format));
         EXPECT_EQ(test::chosen_kernel(plan, MOE_STAGE_EXPERTS),
-                  std::string("sm90_") + format + "_fp8_grouped_gemm_gate_up");
+                  kernel + "_bf16_grouped_gemm_gate_up");
+        EXPECT_EQ(candidate(plan, MOE_STAGE_EXPERTS)->reason, &reasons::slower);
+        EXPECT_EQ(test::chosen_kernel(cuda_plan(test::h200(), layer_of(format), forced),
+                                      MOE_STAGE_EXPERTS),
+                  kernel + "_fp8_grouped_gemm_gate_up");
     }
     test::FakeLayer layer = layer_of("bf16");
     for (const bool act_order : {false, true}) {
@@ -48,9 +55,8 @@ TEST(Fp8Plan, SoDoWeightsOfFourBits) {
                                                 MOE_ZERO_POINT_PACKED, act_order);
         for (const moe_role role : {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN})
             layer.unnamed[role] = awq;
-        EXPECT_EQ(test::chosen_kernel(cuda_plan(test::h200(), layer), MOE_STAGE_EXPERTS),
-                  act_order ? "sm90_int4_bf16_grouped_gemm_gate_up"
-                            : "sm90_int4_fp8_grouped_gemm_gate_up");
+        EXPECT_EQ(test::refusal(test::h200(), layer, forced).first,
+                  act_order ? MOE_ERROR_UNSUPPORTED : MOE_OK);
     }
 }
 

@@ -19,7 +19,7 @@ namespace moe::cuda {
 // The staging memory: row r has 16 vectors of 16 bytes, eight features each, vector v at
 // v ^ (r & 7).
 struct Fp8Staging {
-    static constexpr uint32_t row_bytes = 2 * fp8_block_columns;
+    static constexpr uint32_t row_bytes = fp8_staged_row_bytes;
     uint32_t base;
 
     __device__ uint32_t vector(uint32_t row, uint32_t v) const {
@@ -48,14 +48,10 @@ __device__ __forceinline__ void stage_activated(const LaneWork& work, const Affi
     }
 }
 
-// The thread's row and half of it; n_halves: how many work tiles the item has.
-template <class Shape>
-__device__ __forceinline__ void store_quantized(const LaneWork& work, int32_t n_halves) {
-    static_assert(Shape::most_rows % 16 == 0, "a warp has rows, or none");
+// Half of a row; n_halves: how many work tiles the item has. Both threads of a row call it.
+__device__ __forceinline__ void store_quantized(const LaneWork& work, uint32_t row, uint32_t half,
+                                                int32_t n_halves) {
     const GemmArgs& gemm = work.gemm;
-    const uint32_t thread = 128 * work.warpgroup + work.thread();
-    const uint32_t row = thread / 2, half = thread % 2;
-    if (row >= Shape::most_rows) return;
     const bool is_there = static_cast<int32_t>(half) < n_halves;
     const Fp8Staging staging{work.staging};
     uint32_t pairs[32];  // features in order
@@ -110,7 +106,11 @@ __device__ __forceinline__ void run_fp8_gated_epilogue(const LaneWork& work, con
     });
     if (!is_last) return;
     named_barrier(3, 256);
-    store_quantized<Shape>(work, static_cast<int32_t>(half) + 1);
+    static_assert(Shape::most_rows % 16 == 0, "a warp has rows, or none");
+    const uint32_t thread = 128 * work.warpgroup + work.thread();
+#pragma unroll 1
+    for (uint32_t row = thread / 2; row < round_up(work.work_tile.n_rows, 16); row += 128)
+        store_quantized(work, row, thread % 2, static_cast<int32_t>(half) + 1);
 }
 
 }  // namespace moe::cuda

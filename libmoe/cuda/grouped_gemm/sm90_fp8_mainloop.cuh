@@ -29,8 +29,10 @@ struct Fp8Mainloop {
     __device__ Fp8Mainloop(const LaneWork& work_, Fp8Pipeline<type, Shape>& pipeline_)
         : work(work_), pipeline(pipeline_), tile(work_) {}
 
-    template <int n>
+    template <int width>
     __device__ __forceinline__ void run(Sums& sums) {
+        constexpr int n_turns = (width + Shape::most_at_once - 1) / Shape::most_at_once;
+        constexpr int n = width / n_turns;
 #pragma unroll
         for (float& sum : sums) sum = 0.0f;
         float products[n / 2];
@@ -39,48 +41,50 @@ struct Fp8Mainloop {
         const uint32_t n_blocks = weight_blocks(work.gemm);
 #pragma unroll 1
         for (uint32_t first = 0; first + 1 < n_blocks; first += 2)
-            step<n, 2>(first, products, sums);
-        if (n_blocks % 2 != 0) step<n, 1>(n_blocks - 1, products, sums);
+            step<n, n_turns, 2>(first, products, sums);
+        if (n_blocks % 2 != 0) step<n, n_turns, 1>(n_blocks - 1, products, sums);
     }
 
   private:
-    // Of one or two blocks of 64 k from `first` on.
-    template <int n, int n_blocks>
+    // Of one or two blocks of 64 k from `first` on, with n tokens in each turn.
+    template <int n, int n_turns, int n_blocks>
     __device__ __forceinline__ void step(uint32_t first, float (&products)[n / 2], Sums& sums) {
         pipeline.wait_full();
         const uint32_t data = pipeline.data();
-        const uint32_t rows = wgmma_rows(data);
         uint32_t a[8 * n_blocks];
         const float2 of_weights = tile.template operands<n_blocks>(data, first, a);
-        const uint32_t scales = data + Shared::token_scales + 8 * work.t();
-        float2 of_tokens[n / 8];
 #pragma unroll
-        for (int i = 0; i < n / 8; ++i) {
-            const uint2 words = load_shared_8(scales + 32 * i);
-            of_tokens[i] = {__uint_as_float(words.x), __uint_as_float(words.y)};
+        for (int turn = 0; turn < n_turns; ++turn) {
+            const uint32_t rows = wgmma_rows(data + turn * n * fp8_block_columns);
+            wgmma_fence();
+            wgmma<n, Operand::e4m3, false>(products, a, rows);
+#pragma unroll
+            for (int i = 1; i < 2 * n_blocks; ++i)
+                wgmma<n, Operand::e4m3>(products, a + 4 * i, rows + 2 * i);
+            wgmma_commit();
+            wgmma_wait<0>();
+            keep(a);
+            keep(products);
+            add<n>(products, of_weights, data + Shared::token_scales + 4 * turn * n,
+                   sums + turn * n / 2);
         }
-        wgmma_fence();
-        wgmma<n, Operand::e4m3, false>(products, a, rows);
-#pragma unroll
-        for (int i = 1; i < 2 * n_blocks; ++i)
-            wgmma<n, Operand::e4m3>(products, a + 4 * i, rows + 2 * i);
-        wgmma_commit();
-        wgmma_wait<0>();
-        keep(a);
-        keep(products);
         if (work.lane == 0) mbarrier_arrive(pipeline.empty());
         pipeline.advance();
-        // Products come first: what does not wait for them would be moved between the wgmma, and
-        // there wait for its loads.
+    }
+
+    // Products come first: what does not wait for them would be moved between the wgmma, and there
+    // wait for its loads.
+    template <int n>
+    __device__ __forceinline__ void add(const float (&products)[n / 2], float2 of_weights,
+                                        uint32_t scales, float* sums) const {
 #pragma unroll
         for (int i = 0; i < n / 8; ++i) {
-            const float2 s = of_tokens[i];
-            float* sum = sums + 4 * i;
-            const float* product = products + 4 * i;
-            sum[0] = fmaf(product[0] * s.x, of_weights.x, sum[0]);
-            sum[1] = fmaf(product[1] * s.y, of_weights.x, sum[1]);
-            sum[2] = fmaf(product[2] * s.x, of_weights.y, sum[2]);
-            sum[3] = fmaf(product[3] * s.y, of_weights.y, sum[3]);
+            const uint2 words = load_shared_8(scales + 32 * i + 8 * work.t());
+            const float of_tokens[2] = {__uint_as_float(words.x), __uint_as_float(words.y)};
+#pragma unroll
+            for (int e = 0; e < 4; ++e)
+                sums[4 * i + e] = fmaf(products[4 * i + e] * of_tokens[e & 1],
+                                       e < 2 ? of_weights.x : of_weights.y, sums[4 * i + e]);
         }
     }
 };

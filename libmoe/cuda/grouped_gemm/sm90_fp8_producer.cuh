@@ -19,17 +19,17 @@ struct Fp8StageCopy {
 
     const Sm90Call& gemm;
     uint32_t lane, n_weight_tiles, n_rows;  // n_rows 0: the tokens come otherwise
-    const std::byte* weights;               // this lane's packed tile
+    Fp8PackedTile<type> tile;               // this lane's
     const std::byte* tokens;                // the lane's part of the tokens, in block 0
     int64_t tokens_step;
 
     __device__ Fp8StageCopy(const Sm90Call& gemm_, const WorkTile& work_tile, uint32_t lane_)
-        : gemm(gemm_), lane(lane_) {
-        const int32_t first = work_tile.row_block * static_cast<int32_t>(tiles_per_block);
-        n_weight_tiles = min(8, gemm.weights.n_tiles - first);
-        n_rows = gemm.in.index ? 0 : round_up(work_tile.n_rows, 8);
-        weights = gemm.weights.data + work_tile.expert * gemm.weights.expert_stride +
-                  (first + static_cast<int64_t>(lane)) * bytes_of_tile();
+        : gemm(gemm_),
+          lane(lane_),
+          n_weight_tiles(
+              static_cast<uint32_t>(min(8, gemm_.weights.n_tiles - first_tile(work_tile)))),
+          n_rows(gemm_.in.index ? 0 : round_up(static_cast<uint32_t>(work_tile.n_rows), 8)),
+          tile(gemm_, work_tile.expert, first_tile(work_tile) + static_cast<int32_t>(lane_)) {
         const bool has_scales = lane == tiles_per_block + 1;
         const std::byte* from = has_scales
                                     ? fp8_scales(gemm.in_bytes(), gemm.weights.k, gemm.in_capacity)
@@ -41,14 +41,15 @@ struct Fp8StageCopy {
 
     __device__ __forceinline__ void load_weights(const Pipeline& at, uint32_t block) const {
         const uint32_t n_blocks = min(2u, weight_blocks(gemm) - 2 * block);
-        const int64_t begin = begin_of(2 * block);
-        const uint32_t n = end_of(2 * block, n_blocks) - static_cast<uint32_t>(begin);
+        const uint32_t begin = tile.begin(2 * block);
+        const uint32_t n = tile.end(2 * block, n_blocks) - begin;
         if (lane == 0)
             mbarrier_expect(at.full(), n_weight_tiles * n + n_rows * (fp8_block_columns + 4));
         __syncwarp();
-        if (lane < n_weight_tiles)
-            bulk_load_once(at.data() + Shared::tiles + lane * Shared::tile_bytes, weights + begin,
-                           n, at.full());
+        if (lane >= n_weight_tiles) return;
+        const uint32_t to =
+            at.data() + Shared::tiles + lane * Shared::tile_bytes + tile.in_line(2 * block);
+        bulk_load_once(to, tile.data + begin, n, at.full());
     }
     __device__ __forceinline__ void load_tokens(const Pipeline& at, uint32_t block) const {
         if (n_rows == 0) return;
@@ -61,25 +62,8 @@ struct Fp8StageCopy {
     }
 
   private:
-    // Of a packed tile: the bytes of blocks of 64 k with the scales that begin there.
-    __device__ int64_t bytes_of_tile() const {
-        if constexpr (is_grid(type))
-            return gemm.records.tile_bytes;
-        else
-            return tile_bytes(type, gemm.weights.k);
-    }
-    __device__ int64_t begin_of(uint32_t block) const {
-        if constexpr (is_grid(type))
-            return gemm.records.align_down(gemm.records.begin(static_cast<int32_t>(block)));
-        else
-            return int64_t{block} * staged_block_bytes(type);
-    }
-    __device__ uint32_t end_of(uint32_t block, uint32_t n) const {
-        if constexpr (is_grid(type))
-            return static_cast<uint32_t>(gemm.records.align_up(
-                gemm.records.end(static_cast<int32_t>(block), static_cast<int32_t>(n))));
-        else
-            return (block + n) * staged_block_bytes(type);
+    static __device__ int32_t first_tile(const WorkTile& work_tile) {
+        return work_tile.row_block * static_cast<int32_t>(tiles_per_block);
     }
 };
 
@@ -124,21 +108,25 @@ struct Fp8Producer {
         }
     }
 
+    __device__ int32_t of_item() const { return row_blocks_of_item(gemm.epilogue); }
+
+    // row_block: number of the item among those of the tile.
+    __device__ void copy_item(WorkTile work_tile) {
+        const int32_t n_row_blocks = (gemm.weights.n_tiles + 7) / 8;
+        const int32_t first = work_tile.row_block * of_item();
+        work_tile.width = Shape::width_of(work_tile.n_rows);
+        for (int32_t i = first; i < min(first + of_item(), n_row_blocks); ++i) {
+            work_tile.row_block = i;
+            copy_work_tile(work_tile);
+        }
+    }
+
     __device__ void run() {
         pipeline.phase = 1;  // the pipeline begins empty
         if (gemm.tiles_are_new) wait();
-        const int32_t of_item = row_blocks_of_item(gemm.epilogue);
-        const int32_t n_row_blocks = (gemm.weights.n_tiles + 7) / 8;
-        for (TileScheduler scheduler(gemm, TilePart::all, of_item); !scheduler.done();
-             scheduler.next(lane)) {
-            WorkTile work_tile = scheduler.current_tile();
-            work_tile.width = Shape::width_of(work_tile.n_rows);
-            const int32_t first = work_tile.row_block * of_item;
-            for (int32_t i = first; i < min(first + of_item, n_row_blocks); ++i) {
-                work_tile.row_block = i;
-                copy_work_tile(work_tile);
-            }
-        }
+        for (TileScheduler scheduler(gemm, TilePart::all, of_item()); !scheduler.done();
+             scheduler.next(lane))
+            copy_item(scheduler.current_tile());
         if (waits) wait();
         if (gemm.in.index) queue.push({}, lane);
         pipeline.wait_empty();

@@ -9,24 +9,25 @@
 
 namespace moe::cuda {
 
-// Both shapes process 128 weight rows per work tile. A lane has the sums of a work tile and the
-// products of a block of 128 k in registers.
+// Both shapes process 128 weight rows per work tile. A lane has the sums of a work tile in
+// registers, and the products of a block of 128 k with up to most_at_once tokens.
 //
-//   Fp8Wide    up to 128 tokens; one block per SM
+//   Fp8Wide    up to 256 tokens, beyond 128 in two turns; one block per SM
 //   Fp8Narrow  up to 48 tokens; two blocks per SM, so that one reads weights during the other's
 //              epilogue
 struct Fp8Wide {
-    static constexpr int most_rows = 128;
+    static constexpr int most_rows = 256;
+    static constexpr int most_at_once = 128;
     static constexpr uint32_t threads = 384;
     static constexpr uint32_t blocks_per_sm = 1;
     static constexpr uint32_t consumer_registers = 224;
     static constexpr uint32_t producer_registers = 56;
-    static constexpr uint32_t pipeline_bytes = 190 * 1024;
+    static constexpr uint32_t pipeline_bytes = 156 * 1024;
     static constexpr uint32_t staging_bytes = 16 * 1024;  // per warpgroup
     static constexpr int tokens_at_once = 32;
 
     static __device__ __forceinline__ int32_t width_of(int32_t n_rows) {
-        return n_rows <= 32 ? 32 : (n_rows + 31) / 32 * 32;
+        return n_rows <= 128 ? (n_rows + 31) / 32 * 32 : n_rows <= 192 ? 192 : 256;
     }
     template <class Call>
     static __device__ __forceinline__ void with_width(int32_t width, Call call) {
@@ -37,14 +38,19 @@ struct Fp8Wide {
                 return call(Width<64>{});
             case 96:
                 return call(Width<96>{});
-            default:
+            case 128:
                 return call(Width<128>{});
+            case 192:
+                return call(Width<192>{});
+            default:
+                return call(Width<256>{});
         }
     }
 };
 
 struct Fp8Narrow {
     static constexpr int most_rows = 48;
+    static constexpr int most_at_once = 48;
     static constexpr uint32_t threads = 384;
     static constexpr uint32_t blocks_per_sm = 2;
     static constexpr uint32_t consumer_registers = 104;
@@ -71,17 +77,28 @@ struct Fp8Narrow {
     }
 };
 
+// Bytes that the gated epilogue stages of a row: 128 features of bfloat16.
+constexpr uint32_t fp8_staged_row_bytes = 2 * fp8_block_columns;
+
 // A stage holds 128 k: token rows of 128 bytes, eight packed tiles, and the scales of the tokens.
 template <PackedType type, class Shape>
 struct Fp8Shared {
-    static constexpr uint32_t tile_bytes = staged_tile_bytes(type, 2);
+    // Bulk copies are slow unless both addresses are equal modulo a line, so that a tile begins
+    // in the first line of its room, where it does in its line of memory.
+    static constexpr uint32_t line = 128;
+    static constexpr uint32_t tile_bytes = round_up(staged_tile_bytes(type, 2) + line - 16, line);
     static constexpr uint32_t tiles = Shape::most_rows * fp8_block_columns;
     static constexpr uint32_t token_scales = tiles + tiles_per_block * tile_bytes;
     static constexpr uint32_t stage_bytes = round_up(token_scales + 4 * Shape::most_rows, 1024);
     static constexpr uint32_t n_stages = Shape::pipeline_bytes / stage_bytes;
 
     static constexpr uint32_t staging = n_stages * stage_bytes;
-    static constexpr uint32_t headers = staging + 2 * Shape::staging_bytes;
+    // Of the linear epilogue for each warpgroup, or of the gated one.
+    static constexpr uint32_t staging_bytes =
+        2 * Shape::staging_bytes > fp8_staged_row_bytes* Shape::most_rows
+            ? 2 * Shape::staging_bytes
+            : fp8_staged_row_bytes* Shape::most_rows;
+    static constexpr uint32_t headers = staging + staging_bytes;
     static constexpr uint32_t barriers = headers + n_stages * work_tile_bytes;
     static constexpr uint32_t work_tiles = barriers + 16 * n_stages;
     static constexpr uint32_t bytes = work_tiles + 2 * (work_tile_bytes + 16);
@@ -117,6 +134,45 @@ struct Fp8Pipeline {
     }
 };
 
+// A packed tile in memory: the bytes of its blocks of 64 k with the scales that begin there.
+template <PackedType type>
+struct Fp8PackedTile {
+    const std::byte* data;
+    const GridRecords& records;
+
+    __device__ Fp8PackedTile(const Sm90Call& gemm, int32_t expert, int32_t tile)
+        : data(gemm.weights.data + expert * gemm.weights.expert_stride +
+               tile * bytes_of_tile(gemm)),
+          records(gemm.records) {}
+
+    __device__ __forceinline__ uint32_t begin(uint32_t block) const {
+        if constexpr (is_grid(type))
+            return static_cast<uint32_t>(
+                records.align_down(records.begin(static_cast<int32_t>(block))));
+        else
+            return block * staged_block_bytes(type);
+    }
+    __device__ __forceinline__ uint32_t end(uint32_t block, uint32_t n) const {
+        if constexpr (is_grid(type))
+            return static_cast<uint32_t>(records.align_up(
+                records.end(static_cast<int32_t>(block), static_cast<int32_t>(n))));
+        else
+            return (block + n) * staged_block_bytes(type);
+    }
+    // Where the bytes from begin(block) on lie in their line.
+    __device__ __forceinline__ uint32_t in_line(uint32_t block) const {
+        return (static_cast<uint32_t>(reinterpret_cast<uintptr_t>(data)) + begin(block)) & 127u;
+    }
+
+  private:
+    static __device__ int64_t bytes_of_tile(const Sm90Call& gemm) {
+        if constexpr (is_grid(type))
+            return gemm.records.tile_bytes;
+        else
+            return tile_bytes(type, gemm.weights.k);
+    }
+};
+
 // A consumer warp's packed tile in the stages of a work tile. Blocks have 64 k and come in order; a
 // stage begins with an even one.
 template <class Dequant, class Shape>
@@ -125,14 +181,14 @@ struct Fp8StagedTile {
     using Shared = Fp8Shared<type, Shape>;
     uint32_t lane;
     uint32_t offset;
-    const GridRecords& records;
+    Fp8PackedTile<type> packed;
     typename KeptScalesOf<Dequant>::Type kept;
     uint32_t kept_until = 0;  // of a grid: the first block that kept scales do not serve
 
     __device__ explicit Fp8StagedTile(const LaneWork& work)
         : lane(work.lane),
           offset(Shared::tiles + work.local_tile() * Shared::tile_bytes),
-          records(work.gemm.records) {}
+          packed(work.gemm, work.work_tile.expert, work.packed_tile()) {}
 
     // The operands of n blocks of the stage at `data`, whose first block has this number in the
     // matrix. Returns the scales of rows g and g + 8 of the lane.
@@ -160,22 +216,22 @@ struct Fp8StagedTile {
   private:
     // The codes of block i of the stage at `data`.
     __device__ __forceinline__ uint32_t codes(uint32_t data, uint32_t first, uint32_t i) const {
-        if constexpr (is_grid(type)) {
-            const auto number = static_cast<int32_t>(first);
-            return data + offset +
-                   static_cast<uint32_t>(records.codes(number + static_cast<int32_t>(i)) -
-                                         records.align_down(records.begin(number)));
-        } else {
-            return data + offset + i * staged_block_bytes(type);
-        }
+        const uint32_t at = data + offset + packed.in_line(first);
+        if constexpr (is_grid(type))
+            return at +
+                   static_cast<uint32_t>(packed.records.codes(static_cast<int32_t>(first + i))) -
+                   packed.begin(first);
+        else
+            return at + i * staged_block_bytes(type);
     }
     // Of rows 0 to 7 and of rows 8 to 15, for all of the stage.
     __device__ __forceinline__ float2 scales(uint32_t data, uint32_t first) {
         const uint32_t at = codes(data, first, 0);
         if constexpr (is_grid(type)) {
             if (first >= kept_until) {
-                kept_until = first + records.group_blocks;
-                kept.load(records, at - static_cast<uint32_t>(records.front_bytes), lane);
+                kept_until = first + packed.records.group_blocks;
+                kept.load(packed.records, at - static_cast<uint32_t>(packed.records.front_bytes),
+                          lane);
             }
             return kept.scale;
         } else {
