@@ -325,6 +325,23 @@ Step run_unpack(Warp& w, const Instruction& in) {
     return Step::next;
 }
 
+// Converts two halves to two small values of 8 bits.
+Step run_narrow(Warp& w, const Instruction& in) {
+    const Form form = form_of(in);
+    const auto* a = w.lanes<uint32_t>(in.a);
+    uint16_t out[32];
+    for (int i = 0; i < 32; ++i) {
+        const auto part = [&](uint32_t half) {
+            float x = float_of_f16(static_cast<uint16_t>(half));
+            if ((form.mode & relu) && x < 0) x = 0;
+            return encode_small(x, format_of(form.to), form.rounding, form.mode & finite, 7);
+        };
+        out[i] = static_cast<uint16_t>(part(a[i] >> 16) << 8 | part(a[i] & 0xFFFF));
+    }
+    w.store(in.d, out);
+    return Step::next;
+}
+
 void set_form(Instruction& in, const Statement& s, Type to, Type from) {
     in.e = static_cast<uint32_t>(to), in.f = static_cast<uint32_t>(from);
     in.mode = mode_of(s);
@@ -346,6 +363,9 @@ void decode_pair(Builder& b, const Statement& s, Type to, Type from) {
                                                              : run_pack;
         decode_two(b, s, fast, to_bits, 32, 32);
         if (fast == run_pack) set_form(b.last(), s, to, from);
+    } else if (from == Type::f16x2 && bits_of(to) == 16) {
+        decode_one(b, s, run_narrow, 16, 32);
+        set_form(b.last(), s, to, from);
     } else if (is_pair(from) && to_bits == 32) {
         decode_one(b, s, run_unpack, 32, 16);
         set_form(b.last(), s, to, from);

@@ -107,11 +107,15 @@ TEST_F(Instructions, SmallFloats) {
                "fma.rn.bf16x2 %r15, 0x3F804000, 0x40403F80, 0x3F803F80;\n"
                "mul.rn.f16x2 %r18, 0x02000001, 0x78007800;\n"
                "cvt.rn.satfinite.e4m3x2.f32 %h4, %f3, 0f3F880000;\ncvt.u32.u16 %r16, %h4;\n"
+               "cvt.rn.satfinite.e4m3x2.f16x2 %h5, %r14;\ncvt.u32.u16 %r19, %h5;\n"
+               "mov.u32 %r20, 0x7BFFBC40;\ncvt.rn.satfinite.e4m3x2.f16x2 %h6, %r20;\n"
+               "cvt.u32.u16 %r20, %h6;\n"
                "mov.f32 %f4, 0f4F800000;\ncvt.rzi.s32.f32 %r17, %f4;\n"
                "st.global.v4.u32 [%rd0], {%r10, %r11, %r12, %r14};\n"
                "st.global.f32 [%rd0+16], %f13;\n"
                "st.global.u32 [%rd0+20], %r15;\nst.global.v2.u32 [%rd0+24], {%r16, %r17};\n"
-               "st.global.u32 [%rd0+32], %r18;\n"),
+               "st.global.u32 [%rd0+32], %r18;\n"
+               "st.global.v2.u32 [%rd0+40], {%r19, %r20};\n"),
         1);
     EXPECT_EQ(words[0], 0x3F803F82u);  // halfway, to even
     EXPECT_EQ(words[1], 0x7C000001u);
@@ -121,6 +125,8 @@ TEST_F(Instructions, SmallFloats) {
     EXPECT_EQ(words[5], 0x40804040u);  // 1 * 3 + 1, 2 * 1 + 1
     EXPECT_EQ(words[6], 0x7E38u);      // to even
     EXPECT_EQ(words[7], 0x7FFFFFFFu);
+    EXPECT_EQ(words[10], 0x7E08u);     // 448 and 2^-6 again
+    EXPECT_EQ(words[11], 0x7EB8u);     // 65504, to the largest; -1.0625, halfway, to even
     EXPECT_EQ(words[8], 0x3C001800u);  // 2^-15 and 2^-24, subnormal, times 2^15
 }
 

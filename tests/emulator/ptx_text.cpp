@@ -12,7 +12,7 @@
 namespace emulator {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, Type>, 24> types{{
+constexpr std::array<std::pair<std::string_view, Type>, 25> types{{
     {"pred", Type::pred}, {"b8", Type::b8},         {"b16", Type::b16},
     {"b32", Type::b32},   {"b64", Type::b64},       {"b128", Type::b128},
     {"u8", Type::u8},     {"u16", Type::u16},       {"u32", Type::u32},
@@ -59,6 +59,7 @@ unsigned bits_of(Type type) {
         case Type::u8:
         case Type::s8:
         case Type::e2m1x2:
+        case Type::e4m3:
             return 8;
         case Type::b16:
         case Type::u16:

@@ -207,12 +207,14 @@ std::set<std::string> cuda_codes() {
     WeightsLayout layout(plan->runtime->memory, plan->layout);
     std::set<std::string> codes;
     const auto ask = [&](int32_t major, bool unfused, bool fused, moe_type x, moe_type intermediate,
-                         bool batch_invariant = false, const GemvRange& gemv = {}) {
+                         bool batch_invariant = false, const GemvRange& gemv = {},
+                         bool quantizes_to_fp8 = false) {
         cuda::Setup setup;
         setup.batch_invariant = batch_invariant;
         setup.device.major = major;
         setup.is_gate_up_fused = fused;
-        const Problem problem{&layout, x, intermediate, unfused, &setup, gemv, {}};
+        Problem problem{&layout, x, intermediate, unfused, &setup, gemv, {}};
+        problem.quantizes_to_fp8 = quantizes_to_fp8;
         for (const Candidate& one : choose_candidates(plan->runtime->memory, problem, nullptr))
             codes.insert(one.reason->code);
     };
@@ -224,6 +226,11 @@ std::set<std::string> cuda_codes() {
     ask(9, false, true, MOE_TYPE_BF16, MOE_TYPE_BF16, true);
     ask(9, false, true, MOE_TYPE_BF16, MOE_TYPE_BF16);  // gemv_experts is 0
     ask(9, false, true, MOE_TYPE_BF16, MOE_TYPE_BF16, false, {.lacks_rows = true});
+    for (const moe_role role : {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN}) {
+        layout.formats[role] = test::format_named("fp8_128x128").format;
+        layout.formats[role].group_columns = 64;
+    }
+    ask(9, false, true, MOE_TYPE_BF16, MOE_TYPE_BF16, false, {}, true);
     layout.formats[MOE_ROLE_UP] = nvfp4_pre_quant_formats[0].format;
     layout.formats[MOE_ROLE_GATE] = layout.formats[MOE_ROLE_UP];
     ask(9, false, false, MOE_TYPE_BF16, MOE_TYPE_BF16);

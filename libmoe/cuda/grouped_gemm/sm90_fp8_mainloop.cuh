@@ -5,10 +5,10 @@
 //
 // Per block of 128 k:
 // 1. Wait for the stage's full barrier, and load the fragments of A.
-// 2. Four wgmma; the first one clears the products, which tensor cores keep with fewer bits than
-//    float32.
-// 3. Arrive at the empty barrier; multiply the products by the scales of weights and tokens, and
+// 2. In each turn of tokens four wgmma, the first of which clears the products: tensor cores keep
+//    fewer bits of them than float32. Then multiply them by the scales of tokens and weights, and
 //    add them to the sums in float32.
+// 3. Arrive at the stage's empty barrier.
 #pragma once
 
 #include "libmoe/cuda/device/wgmma.cuh"
