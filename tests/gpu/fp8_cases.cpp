@@ -189,6 +189,11 @@ void add_rule(CaseList& list) {
         list.add(text("fp8/rule/%s", name), Extent::smoke, [desc = desc](Context& context) {
             check_rule(Pair(context, spec_of(desc, 200)), {0, 256}, {33, 200});
         });
+    list.add("fp8/rule/f16_x", Extent::smoke, [](Context& context) {
+        PairSpec spec = spec_of(plain_layer(192, 128, 6, 2), 300);
+        spec.numbers = f16_through_bf16;
+        check_rule(Pair(context, spec), {0, 128}, {1, 300});
+    });
     list.add("fp8/rule/sliced", Extent::smoke, [](Context& context) {
         moe_slice slice = sized<moe_slice>();
         slice.has_intermediate_range = 1;
