@@ -52,6 +52,14 @@ void quantize(Doubles& row) {
     }
 }
 
+void add_case(CaseList& list, const std::string& name, Extent extent,
+              const std::function<void(Context&)>& run) {
+    list.add(name, extent, [run](Context& context) {
+        if (!context.device.is_cuda()) throw Skip("plans of the CPU refuse the policy");
+        run(context);
+    });
+}
+
 struct Features {
     int64_t begin, count;  // of the slice
 };
@@ -159,7 +167,7 @@ void add_rule(CaseList& list) {
                                                {160, 80},
                                                {1024, 96},
                                                {416, 1040}})
-        list.add(text("fp8/rule/h%d_i%d", hidden, intermediate),
+        add_case(list, text("fp8/rule/h%d_i%d", hidden, intermediate),
                  intermediate < 500 ? Extent::smoke : Extent::full, [=](Context& context) {
                      const PairSpec spec = spec_of(plain_layer(hidden, intermediate, 6, 2), 700);
                      check_rule(Pair(context, spec), {0, intermediate}, {1, 17, 90, 300, 700});
@@ -176,7 +184,8 @@ void add_rule(CaseList& list) {
                                Other{"nvfp4", of_nvfp4, any}, Other{"int4_row", by_rule, any},
                                Other{"gptq4", by_rule, of_128}, Other{"awq", by_rule, of_128}})
         for (const auto& [hidden, intermediate] : other.shapes)
-            list.add(text("fp8/rule/%s_h%d_i%d", other.format, hidden, intermediate), Extent::smoke,
+            add_case(list, text("fp8/rule/%s_h%d_i%d", other.format, hidden, intermediate),
+                     Extent::smoke,
                      [=, hidden = hidden, intermediate = intermediate](Context& context) {
                          const auto desc = plain_layer(hidden, intermediate, 6, 2);
                          check_rule(Pair(context, spec_of(desc, 300, other.format)),
@@ -186,15 +195,15 @@ void add_rule(CaseList& list) {
     on_input.weight_on = MOE_WEIGHT_ON_INPUT;
     biased.has_gate_bias = biased.has_up_bias = biased.has_down_bias = 1;
     for (const auto& [name, desc] : {std::pair{"on_input", on_input}, {"biased", biased}})
-        list.add(text("fp8/rule/%s", name), Extent::smoke, [desc = desc](Context& context) {
+        add_case(list, text("fp8/rule/%s", name), Extent::smoke, [desc = desc](Context& context) {
             check_rule(Pair(context, spec_of(desc, 200)), {0, 256}, {33, 200});
         });
-    list.add("fp8/rule/f16_x", Extent::smoke, [](Context& context) {
+    add_case(list, "fp8/rule/f16_x", Extent::smoke, [](Context& context) {
         PairSpec spec = spec_of(plain_layer(192, 128, 6, 2), 300);
         spec.numbers = f16_through_bf16;
         check_rule(Pair(context, spec), {0, 128}, {1, 300});
     });
-    list.add("fp8/rule/sliced", Extent::smoke, [](Context& context) {
+    add_case(list, "fp8/rule/sliced", Extent::smoke, [](Context& context) {
         moe_slice slice = sized<moe_slice>();
         slice.has_intermediate_range = 1;
         slice.intermediate_begin = 128;
@@ -207,14 +216,14 @@ void add_rule(CaseList& list) {
         check_rule(Pair(context, spec), {128, 192}, {33, 200});
     });
     // Too wide for rows of x by their index: they are gathered.
-    list.add("fp8/rule/gathered", Extent::full, [](Context& context) {
+    add_case(list, "fp8/rule/gathered", Extent::full, [](Context& context) {
         check_rule(Pair(context, spec_of(plain_layer(128, 4096, 4, 2), 70)), {0, 4096}, {70});
     });
 }
 
 // Columns of x in another order are no token blocks of E4M3.
 void add_any_order(CaseList& list) {
-    list.add("fp8/any_order", Extent::smoke, [](Context& context) {
+    add_case(list, "fp8/any_order", Extent::smoke, [](Context& context) {
         PairSpec spec = spec_of(plain_layer(256, 256, 6, 2), 200, "gptq4_any_order");
         spec.subject = [](moe_plan_desc& plan) {
             plan.activation_quantization = MOE_ACTIVATION_QUANTIZATION_FP8;
@@ -226,7 +235,7 @@ void add_any_order(CaseList& list) {
 
 // A scale of the weights begins inside of 128 columns, so the values are taken as given.
 void add_off_grid(CaseList& list) {
-    list.add("fp8/off_grid", Extent::smoke, [](Context& context) {
+    add_case(list, "fp8/off_grid", Extent::smoke, [](Context& context) {
         moe_slice slice = sized<moe_slice>();
         slice.has_intermediate_range = 1;
         slice.intermediate_begin = 64;
@@ -271,7 +280,7 @@ void add_policy(CaseList& list) {
     gelu.activation = MOE_ACTIVATION_GELU_TANH;
     for (const auto& [name, desc] :
          {std::pair{"plain", plain_layer(512, 512, 8, 2)}, {"shared", shared}, {"gelu", gelu}})
-        list.add(text("fp8/policy/%s", name), Extent::smoke, [desc = desc](Context& context) {
+        add_case(list, text("fp8/policy/%s", name), Extent::smoke, [desc = desc](Context& context) {
             PairSpec spec = spec_of(desc, 400);
             check_policy(context, spec, {20, 400});
             spec.numbers = bf16;
@@ -285,7 +294,7 @@ void add_policy(CaseList& list) {
 
 // Rows that the caller sorted are quantized one by one: the same bits as by token.
 void add_rows(CaseList& list) {
-    list.add("fp8/sorted_rows", Extent::smoke, [](Context& context) {
+    add_case(list, "fp8/sorted_rows", Extent::smoke, [](Context& context) {
         constexpr int64_t T = 150;
         const Pair pair(context, spec_of(plain_layer(256, 256, 6, 2), T));
         const moe_layer_desc& d = pair.desc();
@@ -322,7 +331,7 @@ void add_rows(CaseList& list) {
 
 // A token's result is the same with other tokens beside it.
 void add_batches(CaseList& list) {
-    list.add("fp8/batch_invariant", Extent::smoke, [](Context& context) {
+    add_case(list, "fp8/batch_invariant", Extent::smoke, [](Context& context) {
         PairSpec spec = spec_of(plain_layer(256, 384, 6, 2), 300);
         const auto subject = spec.subject;
         spec.subject = [=](moe_plan_desc& plan) {
