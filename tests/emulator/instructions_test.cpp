@@ -218,6 +218,16 @@ TEST_F(Instructions, BytesWithTheirSign) {
     }
 }
 
+// Copies B, eight rows of 128 bytes, to `tile`. %r9 becomes the first half of its descriptor, from
+// byte 32 of the rows on.
+const std::string b_in_shared_memory =
+    "setp.ge.u32 %p3, %r0, 64;\n@%p3 bra FILLED;\n"
+    "shl.b32 %r1, %r0, 4;\ncvt.u64.u32 %rd2, %r1;\nadd.s64 %rd2, %rd0, %rd2;\n"
+    "mov.u32 %r9, tile;\nadd.u32 %r1, %r9, %r1;\n"
+    "ld.global.v4.u32 {%r2, %r3, %r4, %r5}, [%rd2+4096];\n"
+    "st.shared.v4.u32 [%r1], {%r2, %r3, %r4, %r5};\nFILLED:\nbar.sync 0;\n"
+    "mov.u32 %r9, tile;\nshr.u32 %r9, %r9, 4;\nadd.u32 %r9, %r9, 2;\n";
+
 TEST_F(Instructions, WarpgroupProduct) {
     // B has eight rows of 64 values, swizzled by 128 bytes; the wgmma reads columns 16 to 31. A has
     // ones in column `lane % 4 * 2` of each row.
@@ -232,13 +242,7 @@ TEST_F(Instructions, WarpgroupProduct) {
     for (int row = 0; row < 8; ++row)
         for (int k = 0; k < 64; ++k)
             halves[row * 64 + ((k / 8) ^ row) * 8 + k % 8] = small(value(row, k));
-    run(kernel(own_element(16) +
-                   "setp.ge.u32 %p3, %r0, 64;\n@%p3 bra FILLED;\n"
-                   "shl.b32 %r1, %r0, 4;\ncvt.u64.u32 %rd2, %r1;\nadd.s64 %rd2, %rd0, %rd2;\n"
-                   "mov.u32 %r9, tile;\nadd.u32 %r1, %r9, %r1;\n"
-                   "ld.global.v4.u32 {%r2, %r3, %r4, %r5}, [%rd2+4096];\n"
-                   "st.shared.v4.u32 [%r1], {%r2, %r3, %r4, %r5};\nFILLED:\nbar.sync 0;\n"
-                   "mov.u32 %r9, tile;\nshr.u32 %r9, %r9, 4;\nadd.u32 %r9, %r9, 2;\n"
+    run(kernel(own_element(16) + b_in_shared_memory +
                    "mov.b64 %rd5, {%r9, 1073741888};\nmov.u32 %r10, 0x3F80;\nmov.u32 %r11, 0;\n"
                    "mov.f32 %f1, 0f41200000;\nmov.f32 %f2, %f1;\nmov.f32 %f3, %f1;\nmov.f32 %f4, "
                    "%f1;\n"
@@ -270,13 +274,7 @@ TEST_F(Instructions, WarpgroupProductOfE4m3) {
     for (int row = 0; row < 8; ++row)
         for (int k = 0; k < 128; ++k)
             bytes[row * 128 + ((k / 16) ^ row) * 16 + k % 16] = codes[at(row, k)];
-    run(kernel(own_element(16) +
-                   "setp.ge.u32 %p3, %r0, 64;\n@%p3 bra FILLED;\n"
-                   "shl.b32 %r1, %r0, 4;\ncvt.u64.u32 %rd2, %r1;\nadd.s64 %rd2, %rd0, %rd2;\n"
-                   "mov.u32 %r9, tile;\nadd.u32 %r1, %r9, %r1;\n"
-                   "ld.global.v4.u32 {%r2, %r3, %r4, %r5}, [%rd2+4096];\n"
-                   "st.shared.v4.u32 [%r1], {%r2, %r3, %r4, %r5};\nFILLED:\nbar.sync 0;\n"
-                   "mov.u32 %r9, tile;\nshr.u32 %r9, %r9, 4;\nadd.u32 %r9, %r9, 2;\n"
+    run(kernel(own_element(16) + b_in_shared_memory +
                    "mov.b64 %rd5, {%r9, 1073741888};\nmov.u32 %r10, 0x3C3C3C3C;\n"
                    "mov.u32 %r11, 0x000000C0;\nmov.u32 %r12, 0;\n"
                    "mov.f32 %f1, 0f41200000;\nmov.f32 %f2, %f1;\nmov.f32 %f3, %f1;\nmov.f32 %f4, "

@@ -7,7 +7,7 @@
 namespace emulator {
 namespace {
 
-// What wgmma multiplies: 32 bytes of a row at once.
+// The type of the operands; one wgmma takes 32 bytes of each row.
 enum class Element { bf16, f16, e4m3 };
 
 constexpr int most_k = 32;

@@ -11,7 +11,7 @@ namespace {
 
 using Doubles = std::vector<double>;
 
-// Of all rows together, and of the worst one.
+// The error of all rows together, and that of the worst one.
 struct Limits {
     double all, row;
 };
@@ -39,7 +39,7 @@ double rounded_to_e4m3(double value) {
     return std::copysign(std::nearbyint(size / step) * step, value);
 }
 
-// Of every 128 values from the first on.
+// Every 128 values from the first on share a scale.
 void quantize(Doubles& row) {
     for (size_t first = 0; first < row.size(); first += 128) {
         const size_t end = std::min(first + 128, row.size());
@@ -64,7 +64,7 @@ struct Features {
     int64_t begin, count;  // of the slice
 };
 
-// out += W[:, first...] v with the rows and columns of a matrix of an expert.
+// W v, where W is n_rows rows of an expert's matrix and v.size() columns of it.
 Doubles product(const Floats& matrix, int64_t columns, int64_t first_row, int64_t n_rows,
                 int64_t first_column, const Doubles& v) {
     Doubles out(static_cast<size_t>(n_rows));
@@ -125,6 +125,11 @@ Floats by_the_rule(const Pair& pair, const Features& features, const Forward& ca
     return out;
 }
 
+void ask_for_e4m3(moe_plan_desc& plan) {
+    plan.activation_quantization = MOE_ACTIVATION_QUANTIZATION_FP8;
+}
+
+// The kernels of E4M3 are forced; `ask_for_e4m3` as subject leaves the choice to the plan.
 PairSpec spec_of(const moe_layer_desc& desc, int64_t max_tokens,
                  const char* format = "fp8_128x128") {
     PairSpec spec;
@@ -133,8 +138,22 @@ PairSpec spec_of(const moe_layer_desc& desc, int64_t max_tokens,
     spec.numbers = bf16_to_f32;
     spec.max_tokens = max_tokens;
     spec.subject = [](moe_plan_desc& plan) {
-        plan.activation_quantization = MOE_ACTIVATION_QUANTIZATION_FP8;
+        ask_for_e4m3(plan);
         plan.kernel_filter = "experts:*_fp8_grouped_gemm*";
+    };
+    return spec;
+}
+
+// A slice of a layer of 512 features.
+PairSpec sliced(const Features& features) {
+    PairSpec spec = spec_of(plain_layer(256, 512, 6, 2), 200);
+    moe_slice slice = sized<moe_slice>();
+    slice.has_intermediate_range = 1;
+    slice.intermediate_begin = features.begin;
+    slice.intermediate_count = features.count;
+    spec.both = [=](moe_plan_desc& plan) {
+        plan.partial = 1;
+        plan.slice = &slice;
     };
     return spec;
 }
@@ -204,16 +223,8 @@ void add_rule(CaseList& list) {
         check_rule(Pair(context, spec), {0, 128}, {1, 300});
     });
     add_case(list, "fp8/rule/sliced", Extent::smoke, [](Context& context) {
-        moe_slice slice = sized<moe_slice>();
-        slice.has_intermediate_range = 1;
-        slice.intermediate_begin = 128;
-        slice.intermediate_count = 192;
-        PairSpec spec = spec_of(plain_layer(256, 512, 6, 2), 200);
-        spec.both = [=](moe_plan_desc& plan) {
-            plan.partial = 1;
-            plan.slice = &slice;
-        };
-        check_rule(Pair(context, spec), {128, 192}, {33, 200});
+        const Features features{128, 192};
+        check_rule(Pair(context, sliced(features)), features, {33, 200});
     });
     // Too wide for rows of x by their index: they are gathered.
     add_case(list, "fp8/rule/gathered", Extent::full, [](Context& context) {
@@ -221,38 +232,26 @@ void add_rule(CaseList& list) {
     });
 }
 
+// The plan is free to quantize and must not.
+void check_as_given(Context& context, PairSpec spec) {
+    spec.subject = ask_for_e4m3;
+    const Pair pair(context, spec);
+    context.expect(pair.subject.kernel(MOE_STAGE_EXPERTS, 200).find("_fp8_") == std::string::npos,
+                   "a kernel of E4M3 was chosen");
+    pair.check(pair.routed_call(200));
+}
+
 // Columns of x in another order are no token blocks of E4M3.
 void add_any_order(CaseList& list) {
     add_case(list, "fp8/any_order", Extent::smoke, [](Context& context) {
-        PairSpec spec = spec_of(plain_layer(256, 256, 6, 2), 200, "gptq4_any_order");
-        spec.subject = [](moe_plan_desc& plan) {
-            plan.activation_quantization = MOE_ACTIVATION_QUANTIZATION_FP8;
-        };
-        const Pair pair(context, spec);
-        pair.check(pair.routed_call(200));
+        check_as_given(context, spec_of(plain_layer(256, 256, 6, 2), 200, "gptq4_any_order"));
     });
 }
 
 // A scale of the weights begins inside of 128 columns, so the values are taken as given.
 void add_off_grid(CaseList& list) {
     add_case(list, "fp8/off_grid", Extent::smoke, [](Context& context) {
-        moe_slice slice = sized<moe_slice>();
-        slice.has_intermediate_range = 1;
-        slice.intermediate_begin = 64;
-        slice.intermediate_count = 192;
-        PairSpec spec = spec_of(plain_layer(256, 512, 6, 2), 200);
-        spec.both = [=](moe_plan_desc& plan) {
-            plan.partial = 1;
-            plan.slice = &slice;
-        };
-        spec.subject = [](moe_plan_desc& plan) {
-            plan.activation_quantization = MOE_ACTIVATION_QUANTIZATION_FP8;
-        };
-        const Pair pair(context, spec);
-        context.expect(
-            pair.subject.kernel(MOE_STAGE_EXPERTS, 200).find("_fp8_") == std::string::npos,
-            "a kernel that sums up 128 columns was chosen");
-        pair.check(pair.routed_call(200));
+        check_as_given(context, sliced({64, 192}));
     });
 }
 
@@ -285,14 +284,14 @@ void add_policy(CaseList& list) {
             check_policy(context, spec, {20, 400});
             spec.numbers = bf16;
             spec.subject = [](moe_plan_desc& plan) {
-                plan.activation_quantization = MOE_ACTIVATION_QUANTIZATION_FP8;
+                ask_for_e4m3(plan);
                 plan.max_workspace_bytes = 2 << 20;  // several chunks
             };
             check_policy(context, spec, {400});
         });
 }
 
-// Rows that the caller sorted are quantized one by one: the same bits as by token.
+// Rows that the caller sorted are quantized one by one, and meet the rule as those by token do.
 void add_rows(CaseList& list) {
     add_case(list, "fp8/sorted_rows", Extent::smoke, [](Context& context) {
         constexpr int64_t T = 150;
@@ -313,8 +312,7 @@ void add_rows(CaseList& list) {
             call.x.insert(call.x.end(), row, row + d.hidden);
         }
         const Floats rows = experts(pair.subject, call);
-        Floats wanted(static_cast<size_t>(T * d.hidden));
-        Floats sums = wanted;
+        Floats sums(static_cast<size_t>(T * d.hidden));
         for (size_t r = 0; r < order.row_ids.size(); ++r) {
             const int32_t slot = order.row_ids[r];
             if (slot < 0) continue;
@@ -323,7 +321,7 @@ void add_rows(CaseList& list) {
                     rows[r * static_cast<size_t>(d.hidden) + static_cast<size_t>(i)] *
                     forward.weights[static_cast<size_t>(slot)];
         }
-        wanted = by_the_rule(pair, {0, d.intermediate}, forward);
+        const Floats wanted = by_the_rule(pair, {0, d.intermediate}, forward);
         measure(context, "rows", sums, wanted, d.hidden, by_rule);
         measure(context, "forward", pair.run(forward).out, wanted, d.hidden, by_rule);
     });

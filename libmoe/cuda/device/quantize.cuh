@@ -6,7 +6,7 @@
 
 namespace moe::cuda {
 
-// Of 128 columns whose largest magnitude is `largest`.
+// The scale of 128 columns whose largest magnitude is `largest`.
 struct Fp8Scale {
     float scale, inverse;
 

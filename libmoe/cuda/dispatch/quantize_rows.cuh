@@ -34,7 +34,7 @@ struct SixteenColumns {
             for (int i = 0; i < 8; i++) at[half + i] = v[i];
         }
     }
-    // Of the eight lanes of the row.
+    // Its lanes are the eight that share the row.
     __device__ __forceinline__ float largest() const {
         float value = 0.0f;
 #pragma unroll

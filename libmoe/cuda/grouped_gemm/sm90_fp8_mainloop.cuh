@@ -46,7 +46,7 @@ struct Fp8Mainloop {
     }
 
   private:
-    // Of one or two blocks of 64 k from `first` on, with n tokens in each turn.
+    // Adds one or two blocks of 64 k from `first` on, with n tokens in each turn.
     template <int n, int n_turns, int n_blocks>
     __device__ __forceinline__ void step(uint32_t first, float (&products)[n / 2], Sums& sums) {
         pipeline.wait_full();

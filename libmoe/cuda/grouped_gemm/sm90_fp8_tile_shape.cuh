@@ -93,7 +93,7 @@ struct Fp8Shared {
     static constexpr uint32_t n_stages = Shape::pipeline_bytes / stage_bytes;
 
     static constexpr uint32_t staging = n_stages * stage_bytes;
-    // Of the linear epilogue for each warpgroup, or of the gated one.
+    // Each warpgroup stages in the linear epilogue, both together in the gated one.
     static constexpr uint32_t staging_bytes =
         2 * Shape::staging_bytes > fp8_staged_row_bytes* Shape::most_rows
             ? 2 * Shape::staging_bytes
@@ -224,7 +224,7 @@ struct Fp8StagedTile {
         else
             return at + i * staged_block_bytes(type);
     }
-    // Of rows 0 to 7 and of rows 8 to 15, for all of the stage.
+    // The scales of row g and of row g + 8 of the lane, which hold for all of the stage.
     __device__ __forceinline__ float2 scales(uint32_t data, uint32_t first) {
         const uint32_t at = codes(data, first, 0);
         if constexpr (is_grid(type)) {
