@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstring>
 
 #include "libmoe/cpu/gemv/mlp_gemv.hpp"
 #include "libmoe/cpu/gemv/weights.hpp"
@@ -22,6 +23,12 @@ constexpr int64_t task_bytes = int64_t{64} << 10;
 constexpr int64_t task_bytes_of_few = int64_t{128} << 10;
 constexpr int32_t few_workers = 8;
 constexpr int64_t most_task_features = 64;
+
+// Of a task of many rows: whole panels, as many as a kernel takes at once.
+int64_t for_many_rows(int64_t task_features) {
+    constexpr int64_t of_panels = most_panels * panel_rows;
+    return divide_up(task_features, of_panels) * of_panels;
+}
 
 // Counts a task that is done. True for the thread that does the last of n_tasks, which sees what
 // the others wrote.
@@ -119,9 +126,10 @@ int64_t Pipeline<Real>::task_features(Arithmetic arithmetic,
 // Calls block(worker, first feature, last feature) for all rows of a matrix.
 template <class Real>
 template <class Block>
-void Pipeline<Real>::for_each_feature_block(Arithmetic arithmetic, const Matrix& matrix,
+void Pipeline<Real>::for_each_feature_block(Arithmetic arithmetic, const Matrix& matrix, int64_t n,
                                             Block block) {
-    const int64_t features = task_features(arithmetic, row_bytes(matrix));
+    const int64_t task = task_features(arithmetic, row_bytes(matrix));
+    const int64_t features = n > few_tokens ? for_many_rows(task) : task;
     team_.for_each(divide_up(matrix.rows, features), [&](int32_t worker, int64_t i) {
         block(worker, i * features, std::min((i + 1) * features, matrix.rows));
     });
@@ -156,6 +164,49 @@ void Pipeline<Real>::count_active() {
     for (int64_t i = 0; i < count; ++i) b_.gate_up_done[b_.active[i]] = 0;
     std::fill_n(b_.down_done, divide_up(layer().expert_width(), down_task()), 0);
     *b_.shared_gate_up_done = 0;
+    if (!setup_.x_in_tiles && !setup_.h_in_tiles) return;
+    b_.tile_offsets[0] = 0;
+    for (int32_t e = 0; e < setup_.slice->n_local; ++e) {
+        const bool has_panels = rows(e) >= setup_.experts_panel_rows.least();
+        b_.tile_offsets[e + 1] =
+            b_.tile_offsets[e] + (has_panels ? divide_up(rows(e), rows_of_tile) : 0);
+    }
+}
+
+// Tiles of the experts' rows, each of which is a row of `rows` in bfloat16.
+template <class Real>
+void Pipeline<Real>::lay_tiles(const std::byte* rows, const int32_t* index, int64_t columns,
+                               const Quantization& how, std::byte* tiles) {
+    const int64_t padded = padded_columns(columns), stride = quantized_row_bytes(columns, how);
+    const int64_t* offsets = b_.tile_offsets;
+    const int64_t* end = offsets + setup_.slice->n_local + 1;
+    rows += offset_of_bf16(columns, how);
+    team_.for_each(end[-1], [&](int32_t, int64_t i) {
+        const int64_t e = std::upper_bound(offsets, end, i) - offsets - 1;
+        const int64_t first = b_.offsets[e] + (i - offsets[e]) * rows_of_tile;
+        const std::byte* from[rows_of_tile];
+        for (int64_t r = 0; r < rows_of_tile; ++r) {
+            const int64_t row = std::min(first + r, b_.offsets[e + 1] - 1);
+            from[r] = rows + (index ? index[row] : row) * stride;
+        }
+        std::byte* to = tiles + i * row_tile_bytes(padded);
+        for (int64_t k = 0; k < 2 * padded; k += 64)
+            for (int64_t r = 0; r < rows_of_tile; ++r, to += 64) std::memcpy(to, from[r] + k, 64);
+    });
+}
+
+template <class Real>
+void Pipeline<Real>::lay_x_tiles(bool input_is_latent) {
+    if (!setup_.x_in_tiles) return;
+    const bool from_latent = layer().latent && !input_is_latent;
+    lay_tiles(from_latent ? b_.latent_quantized : b_.x_quantized, b_.row_input,
+              layer().expert_width(), setup_.x_quantization, b_.x_tiles);
+}
+
+template <class Real>
+const std::byte* Pipeline<Real>::tiles_of(const std::byte* tiles, int64_t e,
+                                          int64_t columns) const {
+    return tiles + b_.tile_offsets[e] * row_tile_bytes(padded_columns(columns));
 }
 
 template <class Real>
@@ -164,7 +215,7 @@ void Pipeline<Real>::project_latent(int64_t n) {
     const InputRows<Real> rows =
         as_taken({b_.x, layer().hidden, nullptr}, n, setup_.experts_panel_rows.gate_up,
                  b_.x_quantized, layer().hidden, setup_.x_quantization);
-    for_each_feature_block(setup_.experts, matrix,
+    for_each_feature_block(setup_.experts, matrix, n,
                            [&](int32_t worker, int64_t first, int64_t last) {
                                experts_.project(matrix, rows, n, first, last, b_.weight_row(worker),
                                                 b_.latent, matrix.rows, nullptr, nullptr);
@@ -212,15 +263,17 @@ Mlp Pipeline<Real>::expert_mlp(int64_t local) const {
 }
 
 template <class Real>
-MlpInput<Real> Pipeline<Real>::expert_input(int64_t local, bool input_is_latent) const {
+MlpInput<Real> Pipeline<Real>::expert_input(int64_t local, bool input_is_latent,
+                                            bool has_tiles) const {
     const int64_t first = b_.offsets[local], n = b_.offsets[local + 1] - first;
     const bool from_latent = layer().latent && !input_is_latent;
     const int64_t width = layer().expert_width();
-    return {
+    InputRows<Real> rows =
         as_taken({from_latent ? b_.latent : b_.x, width, b_.row_input + first}, n,
                  setup_.experts_panel_rows.gate_up,
-                 from_latent ? b_.latent_quantized : b_.x_quantized, width, setup_.x_quantization),
-        layer().weight_on_input ? b_.row_weight + first : nullptr, n};
+                 from_latent ? b_.latent_quantized : b_.x_quantized, width, setup_.x_quantization);
+    if (has_tiles && setup_.x_in_tiles) rows.tiles = tiles_of(b_.x_tiles, local, width);
+    return {rows, layer().weight_on_input ? b_.row_weight + first : nullptr, n};
 }
 
 // Calls block(worker, local expert, first feature, last feature) for all blocks of all experts that
@@ -251,22 +304,24 @@ int64_t Pipeline<Real>::down_task() const {
 
 template <class Real>
 void Pipeline<Real>::gate_up_block(int32_t worker, int64_t e, int64_t first, int64_t last,
-                                   bool input_is_latent) {
+                                   bool input_is_latent, bool has_tiles) {
     const int64_t features = setup_.slice->intermediate_count;
-    experts_.activate(expert_mlp(e), expert_input(e, input_is_latent), first, last,
+    experts_.activate(expert_mlp(e), expert_input(e, input_is_latent, has_tiles), first, last,
                       setup_.intermediate_type, b_.weight_row(worker),
                       b_.h + b_.offsets[e] * features, features);
 }
 
 template <class Real>
-void Pipeline<Real>::down_block(int32_t worker, int64_t e, int64_t first, int64_t last) {
+void Pipeline<Real>::down_block(int32_t worker, int64_t e, int64_t first, int64_t last,
+                                bool has_tiles) {
     const int64_t features = setup_.slice->intermediate_count;
     const Mlp mlp = expert_mlp(e);
     const int64_t row = b_.offsets[e];
     const int64_t n = b_.offsets[e + 1] - row;
-    const InputRows<Real> h = as_taken({b_.h, features, nullptr}, n, setup_.experts_panel_rows.down,
-                                       b_.h_quantized, features, setup_.h_quantization)
-                                  .from(row);
+    InputRows<Real> h = as_taken({b_.h, features, nullptr}, n, setup_.experts_panel_rows.down,
+                                 b_.h_quantized, features, setup_.h_quantization)
+                            .from(row);
+    if (has_tiles && setup_.h_in_tiles) h.tiles = tiles_of(b_.h_tiles, e, features);
     experts_.project(*mlp.down, h, n, first, last, b_.weight_row(worker), b_.y,
                      layer().expert_width(), b_.row_slot + row, mlp.down_bias);
 }
@@ -284,14 +339,17 @@ template <class Real>
 void Pipeline<Real>::run_experts(bool input_is_latent) {
     if (*b_.n_active == 0) return;
     const int64_t features = setup_.slice->intermediate_count;
-    for_each_expert_block(features, gate_up_task(),
+    lay_x_tiles(input_is_latent);
+    for_each_expert_block(features, for_many_rows(gate_up_task()),
                           [&](int32_t worker, int64_t e, int64_t first, int64_t last) {
-                              gate_up_block(worker, e, first, last, input_is_latent);
+                              gate_up_block(worker, e, first, last, input_is_latent, true);
                           });
     quantize_rows(b_.h, *b_.n_rows, features, setup_.h_quantization, b_.h_quantized);
-    for_each_expert_block(layer().expert_width(), down_task(),
+    if (setup_.h_in_tiles)
+        lay_tiles(b_.h_quantized, nullptr, features, setup_.h_quantization, b_.h_tiles);
+    for_each_expert_block(layer().expert_width(), for_many_rows(down_task()),
                           [&](int32_t worker, int64_t e, int64_t first, int64_t last) {
-                              down_block(worker, e, first, last);
+                              down_block(worker, e, first, last, true);
                           });
     normalize_y();
 }
@@ -327,7 +385,7 @@ void Pipeline<Real>::run_and_reduce_few(bool input_is_latent, const Reduction& r
         i -= shared.count();
         const int32_t e = b_.active[i / gate_up.count()];
         i %= gate_up.count();
-        gate_up_block(worker, e, gate_up.first(i), gate_up.last(i), input_is_latent);
+        gate_up_block(worker, e, gate_up.first(i), gate_up.last(i), input_is_latent, false);
         if (is_last(b_.gate_up_done[e], gate_up.count()))
             quantize_h(b_.offsets[e], b_.offsets[e + 1]);
     });
@@ -339,7 +397,7 @@ void Pipeline<Real>::run_and_reduce_few(bool input_is_latent, const Reduction& r
         if (expert < 0)
             shared_down_block(worker, reduction.n, down.first(i), down.last(i));
         else
-            down_block(worker, b_.active[expert], down.first(i), down.last(i));
+            down_block(worker, b_.active[expert], down.first(i), down.last(i), false);
         if (is_last(b_.down_done[i], n_shared + *b_.n_active))
             reduce_columns(down.first(i), down.last(i), reduction);
     });
@@ -350,11 +408,13 @@ void Pipeline<Real>::run_pre_activation(bool input_is_latent) {
     if (*b_.n_active == 0) return;
     const int64_t features = setup_.slice->intermediate_count;
     const int64_t width = layer().activation.gated ? 2 * features : features;
-    for_each_expert_block(
-        features, gate_up_task(), [&](int32_t worker, int64_t e, int64_t first, int64_t last) {
-            experts_.pre_activation(expert_mlp(e), expert_input(e, input_is_latent), first, last,
-                                    b_.weight_row(worker), b_.h + b_.offsets[e] * width, width);
-        });
+    lay_x_tiles(input_is_latent);
+    for_each_expert_block(features, for_many_rows(gate_up_task()),
+                          [&](int32_t worker, int64_t e, int64_t first, int64_t last) {
+                              experts_.pre_activation(
+                                  expert_mlp(e), expert_input(e, input_is_latent, true), first,
+                                  last, b_.weight_row(worker), b_.h + b_.offsets[e] * width, width);
+                          });
 }
 
 template <class Real>
@@ -446,10 +506,11 @@ void Pipeline<Real>::project_final(int64_t n, bool with_routed) {
     const InputRows<Real> rows =
         as_taken({b_.routed, width, nullptr}, n, setup_.finish_panel_rows.gate_up,
                  b_.routed_quantized, width, setup_.x_quantization);
-    for_each_feature_block(setup_.finish, matrix, [&](int32_t worker, int64_t first, int64_t last) {
-        finish_.project(matrix, rows, n, first, last, b_.weight_row(worker), b_.final, matrix.rows,
-                        nullptr, nullptr);
-    });
+    for_each_feature_block(setup_.finish, matrix, n,
+                           [&](int32_t worker, int64_t first, int64_t last) {
+                               finish_.project(matrix, rows, n, first, last, b_.weight_row(worker),
+                                               b_.final, matrix.rows, nullptr, nullptr);
+                           });
 }
 
 template <class Real>
@@ -493,12 +554,12 @@ void Pipeline<Real>::shared_down_block(int32_t worker, int64_t n, int64_t first,
 template <class Real>
 void Pipeline<Real>::run_shared(int64_t n) {
     const Mlp mlp = shared_mlp();
-    for_each_feature_block(setup_.finish, *mlp.up,
+    for_each_feature_block(setup_.finish, *mlp.up, n,
                            [&](int32_t worker, int64_t first, int64_t last) {
                                shared_gate_up_block(worker, n, first, last);
                            });
     quantize_rows(b_.shared_h, n, mlp.width(), setup_.h_quantization, b_.shared_h_quantized);
-    for_each_feature_block(setup_.finish, *mlp.down,
+    for_each_feature_block(setup_.finish, *mlp.down, n,
                            [&](int32_t worker, int64_t first, int64_t last) {
                                shared_down_block(worker, n, first, last);
                            });

@@ -109,7 +109,7 @@ class Pipeline {
     const Layer& layer() const { return *setup_.layer; }
     Mlp expert_mlp(int64_t local) const;
     Mlp shared_mlp() const;
-    MlpInput<Real> expert_input(int64_t local, bool input_is_latent) const;
+    MlpInput<Real> expert_input(int64_t local, bool input_is_latent, bool has_tiles) const;
     // Output features of a task, of one GEMM and of gate and up together.
     int64_t gate_up_task() const;
     int64_t task_features(Arithmetic arithmetic, int64_t weight_bytes_of_feature) const;
@@ -119,10 +119,14 @@ class Pipeline {
     InputRows<Real> as_taken(InputRows<Real> rows, int64_t n, int64_t panel_rows,
                              const std::byte* integers, int64_t columns,
                              const Quantization& how) const;
-    void gate_up_block(int32_t worker, int64_t e, int64_t first, int64_t last,
-                       bool input_is_latent);
-    void down_block(int32_t worker, int64_t e, int64_t first, int64_t last);
+    void gate_up_block(int32_t worker, int64_t e, int64_t first, int64_t last, bool input_is_latent,
+                       bool has_tiles);
+    void down_block(int32_t worker, int64_t e, int64_t first, int64_t last, bool has_tiles);
     void quantize_h(int64_t first_row, int64_t last_row);
+    void lay_tiles(const std::byte* rows, const int32_t* index, int64_t columns,
+                   const Quantization& how, std::byte* tiles);
+    void lay_x_tiles(bool input_is_latent);
+    const std::byte* tiles_of(const std::byte* tiles, int64_t e, int64_t columns) const;
     void normalize_latent(int64_t n);
     void normalize_y();
     void combine_columns(int64_t t, int64_t first, int64_t last, const Membership& membership,
@@ -134,7 +138,8 @@ class Pipeline {
     void quantize_rows(const Real* rows, int64_t n, int64_t columns, const Quantization& how,
                        std::byte* out);
     template <class Block>
-    void for_each_feature_block(Arithmetic arithmetic, const Matrix& matrix, Block block);
+    void for_each_feature_block(Arithmetic arithmetic, const Matrix& matrix, int64_t n,
+                                Block block);
     void prepare_router_input(const RouteInput& input, int64_t first, int64_t n);
     void compute_logits(int64_t n);
     void choose_experts(const RouteInput& input, int64_t first, int64_t n);

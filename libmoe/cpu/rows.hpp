@@ -26,6 +26,8 @@ struct InputRows {
     int64_t quantized_stride = 0;  // bytes
     Quantization quantization{};
     bool in_panels = false;  // by gemm kernels, where a format has them
+    // The rows once more in tiles (gemm/gemm.hpp), row 0 first in one; null: they are not there.
+    const std::byte* tiles = nullptr;
 
     const Real* row(int64_t i) const { return input + (index ? index[i] : i) * stride; }
     const std::byte* quantized_row(int64_t i) const {

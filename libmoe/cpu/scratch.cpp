@@ -18,6 +18,12 @@ int64_t longest_row(const Setup& setup) {
     return gemv_scratch_floats(longest) / 2;
 }
 
+// Of experts whose rows take tiles: each may leave one unfilled.
+int64_t most_row_tiles(const Setup& setup, int64_t n_rows) {
+    const int64_t least = setup.experts_panel_rows.least();
+    return n_rows / rows_of_tile + std::min<int64_t>(setup.slice->n_local, n_rows / least);
+}
+
 }  // namespace
 
 template <class Real>
@@ -68,6 +74,15 @@ Scratch<Real>::Scratch(const Setup& setup, int64_t n_tokens, std::byte* memory) 
     h_quantized = take_quantized(n_rows_max, setup.slice->intermediate_count, setup.h_quantization);
     routed_quantized = take_quantized(layer.latent ? tokens : 0, width, setup.x_quantization);
     shared_h_quantized = take_quantized(shared ? tokens : 0, shared, setup.h_quantization);
+    const bool in_tiles = setup.x_in_tiles || setup.h_in_tiles;
+    const int64_t n_tiles = in_tiles ? most_row_tiles(setup, n_rows_max) : 0;
+    const auto take_tiles = [&](bool is_taken, int64_t columns) {
+        return arena.take<std::byte>(is_taken ? n_tiles * row_tile_bytes(padded_columns(columns))
+                                              : 0);
+    };
+    tile_offsets = arena.take<int64_t>(in_tiles ? n_local + 1 : 0);
+    x_tiles = take_tiles(setup.x_in_tiles, width);
+    h_tiles = take_tiles(setup.h_in_tiles, setup.slice->intermediate_count);
     n_active = arena.take<int64_t>(1);
     n_rows = arena.take<int64_t>(1);
     bytes = arena.used();

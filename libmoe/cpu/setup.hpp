@@ -53,6 +53,9 @@ struct Setup {
     Quantization h_quantization;
     PanelRows experts_panel_rows;
     PanelRows finish_panel_rows;
+    // Do the gemm kernels of experts with as many rows take tiles of them?
+    bool x_in_tiles = false;
+    bool h_in_tiles = false;
     int32_t n_workers;     // threads that have scratch
     int64_t chunk_tokens;  // tokens that are worked on at a time
 

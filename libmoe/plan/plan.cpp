@@ -310,6 +310,10 @@ void choose_quantization(moe_plan& plan) {
                      setup.h_quantization);
     add_quantization(plan, MOE_STAGE_FINISH, {MOE_ROLE_SHARED_DOWN}, finish.down > 0,
                      setup.h_quantization);
+    const cpu::GemvFamily* family = cpu::gemv_family(setup.experts);
+    if (!family || !family->takes_tiles) return;
+    setup.x_in_tiles = experts.gate_up > 0 && setup.x_quantization.has_bf16;
+    setup.h_in_tiles = experts.down > 0 && setup.h_quantization.has_bf16;
 }
 
 void choose_kernels(moe_plan& plan, const moe_plan_desc& desc) {

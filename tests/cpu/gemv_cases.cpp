@@ -237,8 +237,29 @@ std::vector<int64_t> columns_of(const FormatTraits& traits) {
     return {16, 48, 240, 256, 272, 720};
 }
 
-bool rounds_values(const moe_format& format, const InputRows<float>& rows) {
-    return format.type == MOE_TYPE_CODEBOOK && rows.quantization.has_bf16;
+bool rounds_values(Arithmetic arithmetic, const moe_format& format, const InputRows<float>& rows) {
+    if (format.pre_quant_scale || format.nested_scales) return false;  // they have no panels
+    const bool is_amx = arithmetic == Arithmetic::gemv_amx;
+    const bool is_rounded =
+        format.type == MOE_TYPE_CODEBOOK || (is_amx && format.type != MOE_TYPE_BF16);
+    return rows.quantization.has_bf16 && rows.in_panels && is_rounded;
+}
+
+void Activations::lay_tiles(int64_t n, int64_t columns) {
+    const int64_t padded = padded_columns(columns);
+    const int64_t n_tiles = (n + rows_of_tile - 1) / rows_of_tile;
+    tiles.resize(static_cast<size_t>(n_tiles * row_tile_bytes(padded)));
+    rows.tiles = tiles.data();
+    const auto at = [&](int64_t row, int64_t column) {
+        return row / rows_of_tile * row_tile_bytes(padded) + row_tile_bytes(column) +
+               row % rows_of_tile * 64;
+    };
+    for (int64_t i = 0; i < n_tiles * rows_of_tile; ++i)
+        for (int64_t k = 0; k < padded; k += 32)
+            std::memcpy(tiles.data() + at(i, k),
+                        rows.quantized_row(std::min(i, n - 1)) +
+                            offset_of_bf16(columns, rows.quantization) + 2 * k,
+                        64);
 }
 
 std::vector<int64_t> tokens_of(Way way, int64_t columns) {

@@ -176,6 +176,9 @@ struct Activations {
         quantize(arithmetic, n, columns);
     }
 
+    // The rows in tiles, too, with more of the last one behind them.
+    void lay_tiles(int64_t n, int64_t columns);
+
     // After x has changed, or how it is quantized.
     void quantize(Arithmetic arithmetic, int64_t n, int64_t columns) {
         rows.quantized_stride = quantized_row_bytes(columns, rows.quantization);
@@ -188,7 +191,7 @@ struct Activations {
     }
 
     std::vector<float> x;
-    std::vector<std::byte> bytes;
+    std::vector<std::byte> bytes, tiles;
     InputRows<float> rows;
 };
 
@@ -235,8 +238,11 @@ constexpr Bound bounds[] = {{MOE_TYPE_F32, 0, 1e-5},        {MOE_TYPE_F32, 100, 
                             {MOE_TYPE_F16, 0, 1e-4},        {MOE_TYPE_F16, 100, 3e-4},
                             {MOE_TYPE_BF16, 0, 3e-2, true}, {MOE_TYPE_BF16, 100, 1e-1, true}};
 
-// Panels of bfloat16 hold the values of a codebook rounded.
-bool rounds_values(const moe_format& format, const InputRows<float>& rows);
+// Panels of bfloat16 hold the values of a codebook rounded, and those of AMX all values.
+bool rounds_values(Arithmetic arithmetic, const moe_format& format, const InputRows<float>& rows);
+constexpr double bound_of_rounded_values(float outlier) {
+    return outlier == 0 ? 6e-3 : 1e-2;
+}
 
 // Rows of all kinds of groups; more than a tile of gemm kernels takes where that is cheap.
 std::vector<int64_t> tokens_of(Way way, int64_t columns);

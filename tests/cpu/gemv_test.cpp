@@ -25,9 +25,10 @@ void check_format(Arithmetic arithmetic, const FormatTraits& traits, int64_t col
         for (const int64_t n : tokens_of(way, columns)) {
             const Activations x(arithmetic, weights.matrix, bound.type, n, bound.outlier, way,
                                 bound.to_int8);
-            const double error = rounds_values(traits.format, x.rows) ? 6e-3
-                                 : x.rows.quantization.parts          ? bound.error
-                                                                      : 1e-5;
+            const double error = rounds_values(arithmetic, traits.format, x.rows)
+                                     ? bound_of_rounded_values(bound.outlier)
+                                 : x.rows.quantization.parts ? bound.error
+                                                             : 1e-5;
             ASSERT_LT(moe_test::worst_row_error(project(arithmetic, weights, x, n),
                                                 exact(weights, x.x, n), rows),
                       error)
@@ -423,9 +424,10 @@ void check_part(Arithmetic arithmetic, const FormatTraits& traits, const Weights
         for (const Way way : ways) {
             const Activations x(arithmetic, traits.format, bound.type, 3, part.columns,
                                 bound.outlier, way, bound.to_int8);
-            const double error = rounds_values(traits.format, x.rows) ? 6e-3
-                                 : x.rows.quantization.parts          ? bound.error
-                                                                      : 1e-5;
+            const double error = rounds_values(arithmetic, traits.format, x.rows)
+                                     ? bound_of_rounded_values(bound.outlier)
+                                 : x.rows.quantization.parts ? bound.error
+                                                             : 1e-5;
             ASSERT_LT(moe_test::worst_row_error(project(arithmetic, part, x, 3),
                                                 exact(part, values, x.x, 3), part.rows),
                       error)
@@ -513,7 +515,9 @@ TEST(Gemv, TheLowestCodesAreRight) {
                 const Activations x(arithmetic, traits.format, MOE_TYPE_BF16, 2, columns, 100, way);
                 EXPECT_LT(moe_test::worst_row_error(project(arithmetic, weights, x, 2),
                                                     exact(weights, x.x, 2), rows),
-                          3e-4)
+                          rounds_values(arithmetic, traits.format, x.rows)
+                              ? bound_of_rounded_values(100)
+                              : 3e-4)
                     << name;
             }
         }

@@ -233,7 +233,6 @@ TEST(GemvLayer, AmxMayBeBesideOtherFamilies) {
     if (!has_amx()) GTEST_SKIP() << "no AMX";
     const auto ids = routings()[5];
     for (const Mix& mix : mixes) {
-        if (!std::strcmp(mix.shared, "nvfp4")) continue;  // its scales of 16 columns have no tiles
         const MixedLayer layer(mix);
         const Floats x = moe::test::gaussian(21 * layer.hidden, 9);
         const Floats wanted = layer.run("scalar", MOE_TYPE_BF16, 1, x, ids);
@@ -311,27 +310,33 @@ TEST(GemvLayer, ManyRowsTakeGemmKernelsOfAvx2) {
     EXPECT_ANY_THROW(kernel(many, {.kernels = "*_gemm_*,-*_gemv_*"}));
 }
 
-// The names of what takes many rows, and the bits of integer panels, which are those of AVX-512. It
-// multiplies down in q6_k in both cases, whose scales of 16 columns have no tiles.
+// The names of what takes many rows, and the bits of integer panels, which are those of AVX-512.
+// With x in float32 it multiplies down in q6_k in both cases, whose scales of 16 columns have no
+// tiles then.
 TEST(GemvLayer, AmxTakesManyRowsWhereItIsThere) {
     if (!has_amx()) GTEST_SKIP() << "no AMX";
     const MixedLayer layer(mixes[0]);
     const Floats x = moe::test::gaussian(30 * layer.hidden, 9);
-    const auto run = [&](const char* set, MixedLayer::Options options = {}) {
-        return layer.run(set, MOE_TYPE_BF16, 2, x, all_to_two(30), options);
+    const auto run = [&](const char* set, moe_type type, MixedLayer::Options options = {}) {
+        return layer.run(set, type, 2, x, all_to_two(30), options);
     };
-    const auto kernel = [&](const char* filter) {
+    const auto kernel = [&](moe_type type, const char* filter, bool to_int8 = false) {
         std::string name;
-        run("amx", {.kernels = filter, .experts_kernel = &name});
+        run("amx", type, {.to_int8 = to_int8, .kernels = filter, .experts_kernel = &name});
         return name;
     };
-    for (const char* filter : {"", "amx_*", "*_gemm_*", "-avx512vnni_q4_k_*_gemm_*"})
-        EXPECT_EQ(kernel(filter), "amx_q4_k_int8x2_gemm_gate_up") << filter;
+    for (const char* filter : {"", "amx_*", "*_gemm_*", "-avx512vnni_q4_k_*_gemm_*"}) {
+        EXPECT_EQ(kernel(MOE_TYPE_BF16, filter), "amx_q4_k_bf16_gemm_gate_up") << filter;
+        EXPECT_EQ(kernel(MOE_TYPE_BF16, filter, true), "amx_q4_k_bf16_gemm_gate_up") << filter;
+        EXPECT_EQ(kernel(MOE_TYPE_F16, filter), "amx_q4_k_int8x2_gemm_gate_up") << filter;
+        EXPECT_EQ(kernel(MOE_TYPE_F32, filter), "amx_q4_k_int8x3_gemm_gate_up") << filter;
+    }
     for (const char* filter : {"-amx_*", "avx512vnni_q4_k_*_gemm_*"})
-        EXPECT_EQ(kernel(filter), "avx512vnni_q4_k_int8x2_gemm_gate_up") << filter;
-    EXPECT_EQ(kernel("-*_gemm_*"), "avx512vnni_q4_k_int8x2_gemv_gate_up");
-    EXPECT_TRUE(same_bits(run("amx"), run("avx512bf16")));
-    EXPECT_FALSE(same_bits(run("amx"), run("amx", {.kernels = "-*_gemm_*"})));
+        EXPECT_EQ(kernel(MOE_TYPE_BF16, filter), "avx512vnni_q4_k_int8x2_gemm_gate_up") << filter;
+    EXPECT_EQ(kernel(MOE_TYPE_BF16, "-*_gemm_*"), "avx512vnni_q4_k_int8x2_gemv_gate_up");
+    EXPECT_TRUE(same_bits(run("amx", MOE_TYPE_F32), run("avx512bf16", MOE_TYPE_F32)));
+    for (const moe_type type : {MOE_TYPE_F32, MOE_TYPE_BF16})
+        EXPECT_FALSE(same_bits(run("amx", type), run("amx", type, {.kernels = "-*_gemm_*"})));
 }
 
 // A token keeps its bits in any company under batch_invariant; without it gemm kernels take many

@@ -167,9 +167,8 @@ TEST(MixedLayers, HaveTheKernelsOfEachMatrix) {
     const auto expect = [](const std::string& text, const char* line) {
         EXPECT_NE(text.find(line), std::string::npos) << line << text;
     };
-    // Tiles of AMX for down, though gate and up have none.
     expect(down_of(test::with_amx, "q3_k", test::format_named("q5_k").format),
-           "* from 8 rows (T >= 128): amx_q5_k_int8x2_gemm: taken");
+           "* from 8 rows (T >= 128): amx_q5_k_bf16_gemm: taken");
     // Rows of down from which on panels of AVX2 pay, and not those of gate and up.
     expect(down_of(test::with_avx2, "iq4_xs", test::format_named("bf16").format),
            "* from 16 rows (T >= 256): avx2_bf16_f32_gemm: taken");

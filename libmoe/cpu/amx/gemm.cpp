@@ -1,14 +1,17 @@
 // Products of the panels of AVX-512 (cpu/gemm/gemm.hpp) with activation rows, by the tiles of AMX:
 // 16 activation rows meet 16 weight rows at once.
 //
-// Steps for 16 activation rows: 1. 256 columns of them are copied side by side, since rows of a
-// tile must lie at one distance, 2. the columns under a scale are multiplied in tiles, 3. the
-// products leave the tiles and meet their scales in vectors, in the order of operations of AVX-512.
-// Results of integer panels have the bits that AVX-512 gives; those of bfloat16 are added in
-// another order. The order does not depend on how many rows there are.
+// Where activation rows are there in bfloat16, panels are rounded to it with their scales, and a
+// tile adds up the products of all columns of two panels. 16 or 32 activation rows lie in tiles, or
+// their columns are copied side by side, since rows of a tile must lie at one distance.
 //
-// A tile cannot be loaded before the stores of its rows have left the core, and products take a
-// while: columns are copied and products begun some time before they are read.
+// Steps for integer panels and 16 other activation rows: 1. 256 columns of them are copied side by
+// side, 2. the columns under a scale are multiplied in tiles, 3. the products leave the tiles and
+// meet their scales in vectors, in the order of operations of AVX-512, whose bits the results have.
+//
+// The order of operations does not depend on how many rows there are. A tile cannot be loaded
+// before the stores of its rows have left the core, and products take a while: columns are copied
+// and products begun some time before they are read.
 #include "libmoe/cpu/avx512vnni/tables.hpp"
 
 #if defined(MOE_X86)
@@ -17,6 +20,8 @@
 #include "libmoe/cpu/avx512vnni/vectors.inc"
 
 #include "libmoe/cpu/amx/tiles.inc"
+
+#include "libmoe/cpu/amx/round_panels.inc"
 
 namespace moe::cpu {
 namespace {
@@ -230,111 +235,140 @@ void leave() {
 // --- bfloat16 ---------------------------------------------------------------------------------
 
 constexpr int bf16_columns = 32;  // of a tile
-constexpr int bf16_sums = 4;      // tiles, so that products need not wait for each other
-constexpr int bf16_x = 4, bf16_weights = 6;
+constexpr int bf16_panels = 2;
+// Tiles of activation rows that share the weights.
+constexpr int most_row_tiles = 2;
+constexpr int bf16_x = bf16_panels * most_row_tiles, bf16_weights = bf16_x + most_row_tiles;
 
-struct Bf16Stage {
-    alignas(64) uint16_t values[quantized_step / bf16_columns][tile_rows][bf16_columns];
-};
+// 32 columns of 16 activation rows side by side.
+using RowTile = uint16_t[tile_rows][bf16_columns];
+static_assert(sizeof(RowTile) == row_tile_bytes(bf16_columns));
 
-MOE_INLINE void copy_row(const std::byte* row, int i, Bf16Stage& stage) {
-    MOE_UNROLL for (int step = 0; step < quantized_step / bf16_columns; ++step)
-        _mm512_store_si512(stage.values[step][i], load_bytes(row + 64 * step));
-}
-
-// The products of 256 columns of 16 rows.
-template <bool has_scales>
-class Bf16Product {
+// Activation rows that lie in tiles.
+template <int row_tiles>
+class TiledRows {
   public:
-    MOE_INLINE void start(const std::byte* panel, const Bf16Stage& x) {
-        for (int turn = 0; turn < n_turns; ++turn) {
-            start_tile<0>(panel, x, turn);
-            start_tile<1>(panel, x, turn);
-            start_tile<2>(panel, x, turn);
-            start_tile<3>(panel, x, turn);
-        }
-    }
-    // Adds them under the scales of the panel.
-    template <int n_rows>
-    MOE_INLINE void finish(const float* scales, Floats (&sum)[n_rows]) const {
-        for (int turn = 0; turn < n_turns; ++turn)
-            finish_turn(turn, scales + turn * bf16_sums * panel_rows, sum);
+    MOE_INLINE TiledRows(const std::byte* tiles, int64_t stride) : tiles_(tiles), stride_(stride) {}
+
+    MOE_INLINE void prepare(int64_t) {}
+    MOE_INLINE const std::byte* tile(int64_t step, int t) const {
+        return tiles_ + t * stride_ + step * static_cast<int64_t>(sizeof(RowTile));
     }
 
   private:
-    static constexpr int n_steps = quantized_step / bf16_columns;
-    // A tile has the products under one scale, or without scales those of two steps.
-    static constexpr int n_turns = has_scales ? n_steps / bf16_sums : 1;
-
-    template <int tile>
-    MOE_INLINE void add_step(const std::byte* panel, const Bf16Stage& x, int step) {
-        constexpr int rows = bf16_x + tile % 2, weights = bf16_weights + tile % 2;
-        load_tile<weights>(panel + step * bf16_columns * panel_rows * 2, 64);
-        load_tile<rows>(x.values[step][0], 64);
-        dot_bf16<tile, rows, weights>();
-    }
-    template <int tile>
-    MOE_INLINE void start_tile(const std::byte* panel, const Bf16Stage& x, int turn) {
-        const int step = turn * bf16_sums + tile;
-        zero_tile<tile>();
-        add_step<tile>(panel, x, step);
-        if constexpr (!has_scales) add_step<tile>(panel, x, step + bf16_sums);
-        store_tile<tile>(products_[turn][tile], 64);
-    }
-    template <int n_rows>
-    MOE_INLINE void finish_turn(int turn, const float* scales, Floats (&sum)[n_rows]) const {
-        MOE_UNROLL for (int i = 0; i < n_rows; ++i) {
-            const auto of_tile = [&](int tile) { return _mm512_load_ps(products_[turn][tile][i]); };
-            if constexpr (has_scales) {
-                MOE_UNROLL for (int tile = 0; tile < bf16_sums; ++tile) sum[i] =
-                    _mm512_fmadd_ps(of_tile(tile), _mm512_load_ps(scales + 16 * tile), sum[i]);
-            } else {
-                const Floats even = _mm512_add_ps(of_tile(0), of_tile(2));
-                const Floats odd = _mm512_add_ps(of_tile(1), of_tile(3));
-                sum[i] = _mm512_add_ps(sum[i], _mm512_add_ps(even, odd));
-            }
-        }
-    }
-
-    alignas(64) float products_[n_turns][bf16_sums][tile_rows][16];
+    const std::byte* tiles_;
+    int64_t stride_;
 };
 
-template <bool has_scales, int n_rows>
-void multiply_bf16(const std::byte* panel, int64_t columns, const std::byte* const* rows, int64_t n,
-                   float* out) {
-    const auto* scales = reinterpret_cast<const float*>(panel + columns * panel_rows * 2);
-    Bf16Product<has_scales> products[2];
-    Bf16Stage stages[2];
-    if (n < tile_rows) stages[0] = stages[1] = {};
-    const auto copy = [&](int64_t k) {
-        for (int i = 0; k < columns && i < n; ++i)
-            copy_row(rows[i] + 2 * k, i, stages[k / quantized_step % 2]);
-    };
-    const auto start = [&](int64_t k) {
-        const int64_t half = k / quantized_step % 2;
-        if (k < columns) products[half].start(panel + k * panel_rows * 2, stages[half]);
-    };
-    copy(0);
-    copy(quantized_step);
-    start(0);
-    Floats sum[n_rows];
-    load_sums(out, n, sum);
-    for (int64_t k = 0; k < columns; k += quantized_step) {
-        start(k + quantized_step);
-        copy(k + 2 * quantized_step);
-        products[k / quantized_step % 2].finish(scales + k / bf16_columns * panel_rows, sum);
+// Activation rows that lie anywhere: columns are copied some steps before they are multiplied. More
+// of them at a time leave less of the L1 cache to what is copied.
+template <int row_tiles>
+class CopiedRows {
+  public:
+    // Rows beyond n are copies of others.
+    MOE_INLINE CopiedRows(const void* const* x, int64_t n, int64_t offset, int64_t n_steps)
+        : n_steps_(n_steps) {
+        for (int64_t i = 0; i < row_tiles * tile_rows; ++i)
+            rows_[i] = static_cast<const std::byte*>(x[i < n ? i : 0]) + offset;
+        for (int64_t step = 0; step < ahead; ++step) copy(step);
     }
-    store_sums(sum, n, out);
+
+    MOE_INLINE void prepare(int64_t step) { copy(step + ahead); }
+    MOE_INLINE const std::byte* tile(int64_t step, int t) const {
+        return reinterpret_cast<const std::byte*>(tiles_[step % staged][t]);
+    }
+
+  private:
+    static constexpr int64_t staged = 4, ahead = 2;
+
+    MOE_INLINE void copy(int64_t step) {
+        if (step >= n_steps_) return;
+        MOE_UNROLL for (int t = 0; t < row_tiles; ++t)
+            MOE_UNROLL for (int i = 0; i < tile_rows; ++i) _mm512_store_si512(
+                tiles_[step % staged][t][i], load_bytes(rows_[t * tile_rows + i] + 64 * step));
+    }
+
+    alignas(64) RowTile tiles_[staged][row_tiles];
+    const std::byte* rows_[row_tiles * tile_rows];
+    int64_t n_steps_;
+};
+
+// The products of tile t of the rows and panel p.
+constexpr int bf16_sums(int t, int p) {
+    return bf16_panels * t + p;
+}
+// Adds them to the sums of n rows.
+template <int t, int p>
+MOE_INLINE void leave_tile(int64_t n, float* out) {
+    alignas(64) float products[tile_rows][16];
+    store_tile<bf16_sums(t, p)>(products, 64);
+    for (int64_t i = t * tile_rows; i < n && i < (t + 1) * tile_rows; ++i) {
+        float* sum = out + panel_rows * (bf16_panels * i + p);
+        _mm512_storeu_ps(
+            sum, _mm512_add_ps(_mm512_loadu_ps(sum), _mm512_load_ps(products[i - t * tile_rows])));
+    }
 }
 
-template <bool has_scales>
-void multiply_bf16_panel(const std::byte* panel, const GemvWeights& weights, int64_t column,
-                         int64_t columns, const void* const* x, int64_t n, float* sums) {
-    for_tiles(n, [&]<int n_rows>(int64_t first, int64_t count) {
-        const std::byte* rows[n_rows];
-        for (int64_t i = 0; i < count; ++i)
-            rows[i] = static_cast<const std::byte*>(x[first + i]) + weights.x_bf16 + 2 * column;
-        multiply_bf16<has_scales, n_rows>(panel, columns, rows, count, sums + first * panel_rows);
+template <int row_tiles, class Rows>
+void multiply_bf16(const std::byte* panels, int64_t columns, Rows& rows, int64_t n, float* out) {
+    zero_tile<bf16_sums(0, 0)>();
+    zero_tile<bf16_sums(0, 1)>();
+    if constexpr (row_tiles > 1) {
+        zero_tile<bf16_sums(1, 0)>();
+        zero_tile<bf16_sums(1, 1)>();
+    }
+    for (int64_t step = 0; step < columns / bf16_columns; ++step) {
+        rows.prepare(step);
+        const std::byte* weights = panels + step * bf16_columns * panel_rows * 2;
+        load_tile<bf16_weights>(weights, 64);
+        load_tile<bf16_x>(rows.tile(step, 0), 64);
+        dot_bf16<bf16_sums(0, 0), bf16_x, bf16_weights>();
+        load_tile<bf16_weights + 1>(weights + bf16_panel_bytes, 64);
+        dot_bf16<bf16_sums(0, 1), bf16_x, bf16_weights + 1>();
+        if constexpr (row_tiles > 1) {
+            load_tile<bf16_x + 1>(rows.tile(step, 1), 64);
+            dot_bf16<bf16_sums(1, 0), bf16_x + 1, bf16_weights>();
+            dot_bf16<bf16_sums(1, 1), bf16_x + 1, bf16_weights + 1>();
+        }
+    }
+    leave_tile<0, 0>(n, out);
+    leave_tile<0, 1>(n, out);
+    if constexpr (row_tiles > 1) {
+        leave_tile<1, 0>(n, out);
+        leave_tile<1, 1>(n, out);
+    }
+}
+
+// call<row_tiles>(first, n) for as many tiles of rows as share the weights.
+template <class Call>
+MOE_INLINE void for_row_tiles(int64_t n, Call call) {
+    constexpr int64_t most = most_row_tiles * tile_rows;
+    for (int64_t first = 0; first < n; first += most) {
+        const int64_t left = n - first;
+        if (left <= tile_rows)
+            call.template operator()<1>(first, left);
+        else
+            call.template operator()<most_row_tiles>(first, left < most ? left : most);
+    }
+}
+
+void multiply_bf16_panels(const std::byte* panels, const GemvWeights& weights, int64_t column,
+                          int64_t columns, const void* const* x, int64_t n, float* sums) {
+    for_row_tiles(n, [&]<int row_tiles>(int64_t first, int64_t count) {
+        CopiedRows<row_tiles> rows(x + first, count, weights.x_bf16 + 2 * column,
+                                   columns / bf16_columns);
+        multiply_bf16<row_tiles>(panels, columns, rows, count,
+                                 sums + first * bf16_panels * panel_rows);
+    });
+}
+
+void multiply_bf16_tiles(const std::byte* panels, int64_t column, int64_t columns,
+                         const std::byte* tiles, int64_t tile_bytes, int64_t n, float* sums) {
+    for_row_tiles(n, [&]<int row_tiles>(int64_t first, int64_t count) {
+        TiledRows<row_tiles> rows(tiles + first / tile_rows * tile_bytes + row_tile_bytes(column),
+                                  tile_bytes);
+        multiply_bf16<row_tiles>(panels, columns, rows, count,
+                                 sums + first * bf16_panels * panel_rows);
     });
 }
 
@@ -353,25 +387,46 @@ struct TileKernel {
 template <int parts>
 constexpr TileKernel integer_kernel{multiply_integer_panel<parts>, enter_integers<parts>};
 
-TileKernel tile_kernel(const GemmKernels& panels, int32_t parts) {
-    if (panels.rows == RowForm::bf16)
-        return {panels.scale_columns ? multiply_bf16_panel<true> : multiply_bf16_panel<false>,
-                enter_bf16};
+TileKernel integer_tile_kernel(int32_t parts) {
     return parts == 1 ? integer_kernel<1> : parts == 2 ? integer_kernel<2> : integer_kernel<3>;
 }
 
-// AVX-512 multiplies panels of float32, and integers under a scale for 16 columns: they leave a
-// tile after a quarter of the columns that it could hold, and were no quicker by tiles (nvfp4,
-// q6_k).
-bool are_for_tiles(const GemmKernels& panels) {
-    return panels.rows == RowForm::bf16 ||
-           (panels.rows == RowForm::integers && panels.scale_columns == scale_columns);
+// Weights of float32 are not rounded, and neither are codes of eight bits with zero points: those
+// far from the middle would make all weights of a row large beside their sums.
+bool may_be_rounded(GemvFormat format) {
+    switch (format) {
+        case GemvFormat::f32:
+        case GemvFormat::pack8:
+        case GemvFormat::gptq8:
+        case GemvFormat::pack8_act_order:
+        case GemvFormat::gptq8_act_order:
+            return false;
+        default:
+            return true;
+    }
 }
 
+// Where the rows are there in bfloat16, so are the panels: their tiles add up all
+// columns, and those of integers leave for each scale. AVX-512 multiplies panels of float32 with
+// other rows, and integers under a scale for 16 columns: they leave a tile after a quarter of the
+// columns that it could hold, and were no quicker by tiles (nvfp4, q6_k).
 GemmKernels gemm(GemvFormat format, const Quantization& rows) {
     GemmKernels kernels = avx512vnni_gemm(format, rows);
-    if (!kernels.dequantize || !are_for_tiles(kernels)) return kernels;
-    const TileKernel tiles = tile_kernel(kernels, rows.parts);
+    if (!kernels.dequantize) return kernels;
+    if (rows.has_bf16 && may_be_rounded(format)) {
+        if (kernels.rows == RowForm::bf16) kernels = gemm_avx512bf16(format, true);
+        kernels.round = panel_round(kernels);
+        kernels.multiply = multiply_bf16_panels;
+        kernels.multiply_tiles = multiply_bf16_tiles;
+        kernels.rows = RowForm::bf16;
+        kernels.scale_columns = 0;
+        kernels.enter = enter_bf16;
+        kernels.leave = leave;
+        kernels.n_panels = bf16_panels;
+        return kernels;
+    }
+    if (kernels.rows != RowForm::integers || kernels.scale_columns != scale_columns) return kernels;
+    const TileKernel tiles = integer_tile_kernel(rows.parts);
     kernels.multiply = tiles.multiply;
     kernels.enter = tiles.enter;
     kernels.leave = leave;
@@ -381,7 +436,7 @@ GemmKernels gemm(GemvFormat format, const Quantization& rows) {
 }  // namespace
 
 const GemvFamily gemv_amx = {avx512vnni_kernels, quantize_avx512vnni, gemm, true,
-                             gemv_avx512bf16,    activate_avx512vnni, true};
+                             gemv_avx512bf16,    activate_avx512vnni, true, true};
 
 }  // namespace moe::cpu
 #endif

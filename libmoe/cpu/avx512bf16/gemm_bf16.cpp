@@ -4,7 +4,8 @@
 // float32.
 //
 // Weights that bfloat16 holds are exact: those of bf16, and of fp8 before its scales. The values of
-// a codebook are rounded.
+// a codebook are rounded. For the tiles of AMX, which add up columns under different scales, all
+// are rounded with their scales.
 #include "libmoe/cpu/avx512vnni/tables.hpp"
 
 #if defined(MOE_X86)
@@ -37,41 +38,46 @@ struct Bf16Rows {
 };
 static_assert(sizeof(Bf16Rows) <= panel_source_bytes);
 
-template <class Block>
-MOE_INLINE void store_bf16(const Block& block, uint16_t* to) {
+// 256 columns; scaled: the values times scales of 16 columns each.
+template <bool scaled, class Block>
+MOE_INLINE void store_bf16(const Block& block, Floats scales, uint16_t* to) {
     MOE_UNROLL for (int q = 0; q < 4; ++q) {
         Floats v[4];
         block.values(q, v);
+        MOE_UNROLL for (int j = 0; scaled && j < 4; ++j) v[j] =
+            _mm512_mul_ps(v[j], _mm512_permutexvar_ps(_mm512_set1_epi32(4 * q + j), scales));
         MOE_UNROLL for (int j = 0; j < 4; j += 2) {
             const __m512bh both = _mm512_cvtne2ps_pbh(v[j + 1], v[j]);
             _mm512_store_si512(to + 64 * q + 16 * j, reinterpret_cast<const Bytes&>(both));
         }
     }
 }
-MOE_INLINE void store_bf16(const Bf16& block, uint16_t* to) {
+template <bool scaled>
+MOE_INLINE void store_bf16(const Bf16& block, Floats, uint16_t* to) {
     MOE_UNROLL for (int i = 0; i < 8; ++i)
         _mm512_store_si512(to + 32 * i, load_bytes(block.p + 64 * i));
 }
 
-template <class Format>
+template <class Format, bool scaled>
 void dequantize_bf16(const GemvWeights& weights, int64_t first, int64_t n, int64_t column,
                      int64_t columns, std::byte* panel) {
     using Block = typename Format::Block;
+    constexpr bool has_scales = Block::has_scale && !scaled;
     auto& rows = *reinterpret_cast<Bf16Rows*>(panel + panel_bytes);
     for (int64_t i = 0; i < panel_rows; ++i) {
         RowReader<Format> reader(weights, first + (i < n ? i : n - 1));
         for (int64_t k = 0; k < columns; k += quantized_step) {
             const Block block = reader.block((column + k) / quantized_step);
-            store_bf16(block, rows.values[i] + k);
+            Floats scales{};
             if constexpr (Block::has_scale)
-                _mm512_store_ps(
-                    rows.scales[i] + k / 16,
-                    _mm512_mul_ps(block.scale, _mm512_set1_ps(Format::factor(weights))));
+                scales = _mm512_mul_ps(block.scale, _mm512_set1_ps(Format::factor(weights)));
+            store_bf16<scaled && Block::has_scale>(block, scales, rows.values[i] + k);
+            if constexpr (has_scales) _mm512_store_ps(rows.scales[i] + k / 16, scales);
         }
     }
     transpose_rows(reinterpret_cast<const std::byte*>(rows.values[0]), sizeof rows.values[0],
                    columns / 2, panel);
-    if constexpr (Block::has_scale)
+    if constexpr (has_scales)
         transpose_scales<32>(rows.scales, columns, panel + columns * panel_rows * 2);
 }
 
@@ -115,32 +121,34 @@ void multiply_bf16_panel(const std::byte* panel, const GemvWeights& weights, int
 }
 
 template <class Format>
-GemmKernels bf16_kernels() {
+GemmKernels bf16_kernels(bool scaled) {
     constexpr bool has_scale = Format::Block::has_scale;
-    return {dequantize_bf16<Format>, multiply_bf16_panel<has_scale>, RowForm::bf16,
+    if (scaled)
+        return {dequantize_bf16<Format, true>, multiply_bf16_panel<false>, RowForm::bf16, 0};
+    return {dequantize_bf16<Format, false>, multiply_bf16_panel<has_scale>, RowForm::bf16,
             has_scale ? 32 : 0};
 }
 
 }  // namespace
 
-GemmKernels gemm_avx512bf16(GemvFormat format) {
+GemmKernels gemm_avx512bf16(GemvFormat format, bool scaled) {
     switch (format) {
         case GemvFormat::bf16:
-            return bf16_kernels<Bf16Format>();
+            return bf16_kernels<Bf16Format>(scaled);
         case GemvFormat::fp8:
-            return bf16_kernels<Fp8Format>();
+            return bf16_kernels<Fp8Format>(scaled);
         case GemvFormat::kbit2:
         case GemvFormat::kbit2_given:
-            return bf16_kernels<KbitFormat<2>>();
+            return bf16_kernels<KbitFormat<2>>(scaled);
         case GemvFormat::kbit3:
         case GemvFormat::kbit3_given:
-            return bf16_kernels<KbitFormat<3>>();
+            return bf16_kernels<KbitFormat<3>>(scaled);
         case GemvFormat::kbit4:
         case GemvFormat::kbit4_given:
-            return bf16_kernels<KbitFormat<4>>();
+            return bf16_kernels<KbitFormat<4>>(scaled);
         case GemvFormat::kbit5:
         case GemvFormat::kbit5_given:
-            return bf16_kernels<KbitFormat<5>>();
+            return bf16_kernels<KbitFormat<5>>(scaled);
         default:
             return {};
     }

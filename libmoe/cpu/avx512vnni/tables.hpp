@@ -33,8 +33,8 @@ GemmKernels avx512vnni_gemm(GemvFormat format, const Quantization& rows);
 PanelMultiply integer_panel_multiply_avx512vnni(int32_t parts, int scale_columns);
 void multiply_value_panel_avx512(const std::byte* panel, const GemvWeights& weights, int64_t column,
                                  int64_t columns, const void* const* x, int64_t n, float* sums);
-// Panels of bfloat16, for machines with AVX-512 BF16.
-GemmKernels gemm_avx512bf16(GemvFormat format);
+// Panels of bfloat16, for machines with AVX-512 BF16; scaled: of the weights with their scales.
+GemmKernels gemm_avx512bf16(GemvFormat format, bool scaled);
 // Gemv kernels of bfloat16 activations for them, or of pairs; null: the format has none.
 const GemvKernels* gemv_avx512bf16(GemvFormat format, bool is_pair);
 void activate_avx512vnni(const GateActivation& how, const float* gates, const float* ups, int64_t n,

@@ -27,18 +27,37 @@ constexpr int64_t panel_columns = 1024;
 // Memory of a panel, and of the rows that it is made of.
 constexpr int64_t panel_bytes = panel_columns * panel_rows * static_cast<int64_t>(sizeof(float));
 constexpr int64_t panel_source_bytes = panel_bytes + (int64_t{4} << 10);
-constexpr int64_t gemm_scratch_bytes = panel_bytes + panel_source_bytes;
+// Two panels of bfloat16, and one that they are rounded from.
+constexpr int64_t bf16_panel_bytes = panel_columns * panel_rows * 2;
+constexpr int64_t most_panels = 2;
+constexpr int64_t gemm_scratch_bytes =
+    most_panels * bf16_panel_bytes + panel_bytes + panel_source_bytes;
 constexpr int64_t gemm_scratch_floats = gemm_scratch_bytes / static_cast<int64_t>(sizeof(float));
 
 // Columns [column, column + columns) of weight rows [first, first + n), n <= 16; column and columns
-// are multiples of 256. scratch: gemm_scratch_bytes at an address that 64 divides, where the panel
-// comes first.
+// are multiples of 256. scratch: panel_bytes + panel_source_bytes at an address that 64 divides,
+// where the panel comes first.
 using PanelDequantize = void (*)(const GemvWeights& weights, int64_t first, int64_t n,
                                  int64_t column, int64_t columns, std::byte* scratch);
 
-// sums[i * 16 + j] += weight row j . x[i] over the columns of the panel, i < n.
+// rounded = a panel with its scales, as one of bfloat16 without them.
+using PanelRound = void (*)(const std::byte* panel, int64_t columns, std::byte* rounded);
+
+// sums[i * 16 * n_panels + j] += weight row j . x[i] over the columns of the panels, i < n. A
+// second panel lies bf16_panel_bytes behind the first one.
 using PanelMultiply = void (*)(const std::byte* panel, const GemvWeights& weights, int64_t column,
                                int64_t columns, const void* const* x, int64_t n, float* sums);
+
+// Rows in bfloat16 may lie in tiles of 16 rows, [columns / 32, 16, 32]: rows of a matrix tile lie
+// at one distance then. Rows beyond the last one are copies of it.
+constexpr int64_t rows_of_tile = 16;
+constexpr int64_t row_tile_bytes(int64_t columns) {
+    return 2 * columns * rows_of_tile;
+}
+// PanelMultiply with such rows; tile_bytes from tile to tile.
+using PanelMultiplyTiles = void (*)(const std::byte* panels, int64_t column, int64_t columns,
+                                    const std::byte* tiles, int64_t tile_bytes, int64_t n,
+                                    float* sums);
 
 // Rows from which on a panel pays.
 constexpr int64_t min_panel_rows = 8;
@@ -55,6 +74,9 @@ struct GemmKernels {
     void (*enter)() = nullptr;
     void (*leave)() = nullptr;
     int64_t min_rows = min_panel_rows;
+    PanelRound round = nullptr;  // between the two; null: multiply reads what dequantize made
+    PanelMultiplyTiles multiply_tiles = nullptr;
+    int64_t n_panels = 1;  // that multiply takes at once; two are of bfloat16
 };
 
 }  // namespace moe::cpu

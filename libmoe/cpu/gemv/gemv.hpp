@@ -232,6 +232,8 @@ struct GemvFamily {
     ActivateKernel activate = nullptr;
     // Does it quantize to one part and bfloat16, too?
     bool makes_every_form = false;
+    // Do its gemm kernels take rows in bfloat16 as tiles, too?
+    bool takes_tiles = false;
 };
 
 }  // namespace moe::cpu

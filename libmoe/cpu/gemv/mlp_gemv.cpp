@@ -18,6 +18,7 @@ namespace {
 // of many rows, too, so that none is decoded again for every four of them.
 constexpr int64_t gemv_features = 64, gemv_rows = 4;
 constexpr int64_t gemm_rows = 128;
+static_assert(gemm_rows % rows_of_tile == 0);
 enum class Way : uint8_t { gemv, gemm, decoded };
 
 // Rows that gemv kernels take at once: 4, 2 or 1.
@@ -28,17 +29,19 @@ int64_t rows_at_once(int64_t left) {
 // Features [first, last) of rows [row, row + n).
 struct Tile {
     int64_t first, last, row, n;
-    bool in_panels;
+    int64_t of_panels;  // features that its panels have; 0: it is not in panels
 
+    bool in_panels() const { return of_panels != 0; }
     // Products from a feature, and from a row, to the next.
-    int64_t feature_step() const { return in_panels ? 1 : n; }
-    int64_t row_step() const { return in_panels ? panel_rows : 1; }
-    int64_t n_products() const { return n * (in_panels ? panel_rows : last - first); }
+    int64_t feature_step() const { return in_panels() ? 1 : n; }
+    int64_t row_step() const { return in_panels() ? of_panels : 1; }
+    int64_t n_products() const { return n * (in_panels() ? of_panels : last - first); }
 };
+constexpr int64_t most_products = gemm_rows * most_panels * panel_rows;
 struct Products {
-    alignas(64) float of_tile[gemm_rows * panel_rows];
+    alignas(64) float of_tile[most_products];
 };
-static_assert(gemv_features * gemv_rows <= gemm_rows * panel_rows);
+static_assert(gemv_features * gemv_rows <= most_products);
 
 // One matrix with the kernels that read it; where none does, its rows are decoded one by one.
 class GemvMatrix {
@@ -71,6 +74,7 @@ class GemvMatrix {
     }
 
     bool has_panels() const { return gemm_.dequantize; }
+    int64_t features_of_panels() const { return gemm_.n_panels * panel_rows; }
     // How rows of the matrix are multiplied.
     Way way(bool in_panels) const {
         return in_panels && has_panels() ? Way::gemm : kernels_ ? Way::gemv : Way::decoded;
@@ -79,13 +83,13 @@ class GemvMatrix {
     void multiply(const InputRows<float>& rows, const Tile& tile, float* scratch,
                   Products& products) const {
         const bool floats =
-            tile.in_panels ? gemm_.rows == RowForm::floats : !kernels_ || reads_floats_;
+            tile.in_panels() ? gemm_.rows == RowForm::floats : !kernels_ || reads_floats_;
         const void* x[gemm_rows];
         for (int64_t i = 0; i < tile.n; ++i)
             x[i] = floats ? static_cast<const void*>(rows.row(tile.row + i))
                           : rows.quantized_row(tile.row + i);
         float* out = products.of_tile;
-        if (tile.in_panels) return multiply_panels(tile, x, scratch, out);
+        if (tile.in_panels()) return multiply_panels(rows, tile, x, scratch, out);
         if (kernels_ && matrix_.pre_quant_scale) return multiply_scaled(rows, tile, scratch, out);
         if (kernels_ && matrix_.nested_scales) return multiply_nested(tile, x, scratch, out);
         if (kernels_) return multiply_rows(tile, x, scratch, out);
@@ -118,24 +122,43 @@ class GemvMatrix {
         const Part part = part_of(tile, scratch);
         kernels_->of_rows[tile.n / 2](part.weights, part.first, part.last, x, out);
     }
-    void multiply_panels(const Tile& tile, const void* const* x, float* scratch, float* out) const {
-        auto* panel = reinterpret_cast<std::byte*>(scratch);
+    void multiply_panels(const InputRows<float>& rows, const Tile& tile, const void* const* x,
+                         float* scratch, float* out) const {
+        auto* panels = reinterpret_cast<std::byte*>(scratch);
         Part part = part_of(tile, scratch + gemm_scratch_floats);
         const int64_t in_strip = matrix_.interleaving ? tile.first % panel_rows : 0;
         part.first -= in_strip;
         const int64_t padded = padded_columns(weights_.columns);
-        std::fill_n(out, tile.n * panel_rows, 0.0f);
+        std::fill_n(out, tile.n_products(), 0.0f);
+        const int64_t tile_bytes = row_tile_bytes(padded);
+        const std::byte* row_tiles =
+            rows.tiles ? rows.tiles + tile.row / rows_of_tile * tile_bytes : nullptr;
         if (gemm_.enter) gemm_.enter();
         for (int64_t column = 0; column < padded; column += panel_columns) {
             const int64_t columns = std::min(panel_columns, padded - column);
-            gemm_.dequantize(part.weights, part.first, part.last - part.first, column, columns,
-                             panel);
-            gemm_.multiply(panel, part.weights, column, columns, x, tile.n, out);
+            for (int64_t i = 0; i < gemm_.n_panels; ++i)
+                make_panel(part, i, column, columns, panels);
+            if (row_tiles && gemm_.multiply_tiles)
+                gemm_.multiply_tiles(panels, column, columns, row_tiles, tile_bytes, tile.n, out);
+            else
+                gemm_.multiply(panels, part.weights, column, columns, x, tile.n, out);
         }
         if (gemm_.leave) gemm_.leave();
-        for (int64_t i = 0; in_strip && i < tile.n; ++i)
-            std::copy(out + i * panel_rows + in_strip, out + (i + 1) * panel_rows,
-                      out + i * panel_rows);
+        for (int64_t i = 0; in_strip && i < tile.n; ++i) {
+            float* row = out + i * tile.row_step();
+            std::copy(row + in_strip, row + tile.row_step(), row);
+        }
+    }
+    // Panel i of a tile; where the tile has fewer rows, nobody reads the sums of the panel.
+    void make_panel(const Part& part, int64_t i, int64_t column, int64_t columns,
+                    std::byte* panels) const {
+        const int64_t first = part.first + i * panel_rows;
+        const int64_t n = std::min(part.last - first, panel_rows);
+        if (n <= 0) return;
+        std::byte* panel = panels + i * bf16_panel_bytes;
+        std::byte* made = gemm_.round ? panels + most_panels * bf16_panel_bytes : panel;
+        gemm_.dequantize(part.weights, first, n, column, columns, made);
+        if (gemm_.round) gemm_.round(made, columns, panel);
     }
     // Row by row, with the scales that nested ones make.
     void multiply_nested(const Tile& tile, const void* const* x, float* scratch, float* out) const {
@@ -201,14 +224,16 @@ class GemvMatrix {
 
 // use(tile) for tiles of features and rows.
 template <class Use>
-void for_each_tile(int64_t first, int64_t last, int64_t n_rows, Way way, Use use) {
-    const int64_t features = way == Way::gemv ? gemv_features : panel_rows;
+void for_each_tile(int64_t first, int64_t last, int64_t n_rows, Way way, int64_t of_panels,
+                   Use use) {
+    if (way != Way::gemm) of_panels = 0;
+    const int64_t features = way == Way::gemv ? gemv_features : std::max(of_panels, panel_rows);
     for (int64_t i = first, end; i < last; i = end) {
         // Strips of interleaved rows begin at these multiples.
         end = std::min(i / panel_rows * panel_rows + features, last);
         for (int64_t r = 0, n; r < n_rows; r += n) {
             n = way == Way::gemv ? rows_at_once(n_rows - r) : std::min(n_rows - r, gemm_rows);
-            use(Tile{i, end, r, n, way == Way::gemm});
+            use(Tile{i, end, r, n, of_panels});
         }
     }
 }
@@ -272,8 +297,10 @@ struct MlpGemv {
         const GemvMatrix gate = with_kernels(mlp.gate ? *mlp.gate : *mlp.up, input.rows);
         // Where gate and up differ, gemv kernels take the tile.
         const Way of_up = up.way(input.rows.in_panels && gate.has_panels());
-        const Way way = of_up == gate.way(of_up == Way::gemm) ? of_up : Way::gemv;
-        for_each_tile(first, last, input.n, way, [&](const Tile& tile) {
+        const bool is_same = of_up == gate.way(of_up == Way::gemm) &&
+                             up.features_of_panels() == gate.features_of_panels();
+        const Way way = is_same ? of_up : Way::gemv;
+        for_each_tile(first, last, input.n, way, up.features_of_panels(), [&](const Tile& tile) {
             Products gates, ups;
             if (mlp.gate) {
                 gate.multiply(input.rows, tile, scratch, gates);
@@ -314,15 +341,17 @@ struct MlpGemv {
                         int64_t first, int64_t last, float* scratch, float* out, int64_t stride,
                         const int32_t* out_index, const float* bias) {
         const GemvMatrix weights = with_kernels(matrix, rows);
-        for_each_tile(first, last, n_rows, weights.way(rows.in_panels), [&](const Tile& tile) {
-            Products products;
-            weights.multiply(rows, tile, scratch, products);
-            add_linear(tile, nullptr, bias, products);
-            for (int64_t r = 0; r < tile.n; ++r) {
-                const int64_t row = tile.row + r;
-                store_row(tile, products, r, out + (out_index ? out_index[row] : row) * stride);
-            }
-        });
+        const Way way = weights.way(rows.in_panels);
+        for_each_tile(
+            first, last, n_rows, way, weights.features_of_panels(), [&](const Tile& tile) {
+                Products products;
+                weights.multiply(rows, tile, scratch, products);
+                add_linear(tile, nullptr, bias, products);
+                for (int64_t r = 0; r < tile.n; ++r) {
+                    const int64_t row = tile.row + r;
+                    store_row(tile, products, r, out + (out_index ? out_index[row] : row) * stride);
+                }
+            });
     }
 
     static MlpKernels<float> kernels() { return {activate_features, pre_activation, project}; }

@@ -409,9 +409,10 @@ Quantization quantization_for(const GemvFamily& family, GemvFormat format, const
     const auto form = [&](bool has_bf16) {
         return gemm_kernels(family, format, {how.parts, how.orders, has_bf16}).rows;
     };
-    if (form(false) == RowForm::integers) how.orders |= bit_of(ColumnOrder::natural);
     if (use.type == MOE_TYPE_BF16 && use.has_avx512bf16 && form(true) == RowForm::bf16)
         how.has_bf16 = true;
+    else if (form(false) == RowForm::integers)
+        how.orders |= bit_of(ColumnOrder::natural);
     return how;
 }
 
