@@ -236,6 +236,9 @@ void leave() {
 
 constexpr int bf16_columns = 32;  // of a tile
 constexpr int bf16_panels = 2;
+// Integers that take longer to round than gemv kernels take for few rows: both are as fast with
+// about ten.
+constexpr int64_t min_rows_of_integers = 10;
 // Tiles of activation rows that share the weights.
 constexpr int most_row_tiles = 2;
 constexpr int bf16_x = bf16_panels * most_row_tiles, bf16_weights = bf16_x + most_row_tiles;
@@ -415,6 +418,7 @@ GemmKernels gemm(GemvFormat format, const Quantization& rows) {
     if (!kernels.dequantize) return kernels;
     if (rows.has_bf16 && may_be_rounded(format)) {
         if (kernels.rows == RowForm::bf16) kernels = gemm_avx512bf16(format, true);
+        if (kernels.rows == RowForm::integers) kernels.min_rows = min_rows_of_integers;
         kernels.round = panel_round(kernels);
         kernels.multiply = multiply_bf16_panels;
         kernels.multiply_tiles = multiply_bf16_tiles;
