@@ -726,8 +726,9 @@ typedef enum moe_residency MOE_ENUM_BASE {
 
 typedef enum moe_activation_quantization MOE_ENUM_BASE {
     MOE_ACTIVATION_QUANTIZATION_NONE = 0, /* as given: a GEMV is within 1e-5 per token; of 16-bit activations on the CPU within 1e-4,
-                                             and within 6e-3 where many rows in bfloat16 share codebook weights, which are then
-                                             rounded to bfloat16 */
+                                             and within 6e-3 (1e-2 where single values are a hundred times the others) where many
+                                             rows in bfloat16 share weights that are rounded to bfloat16: those of a codebook, and
+                                             with AMX all but float32 and codes of eight bits with zero points */
     MOE_ACTIVATION_QUANTIZATION_FP8 = 1,  /* CUDA; on the CPU MOE_ERROR_UNSUPPORTED. x, and act(gate, up) rounded to bfloat16 before
                                              down, may become E4M3: of every 128 columns of a row from the first on, q = round(v (448 /
                                              max |v|)), ties to even, s = max |v| / 448 as float32 (max |v| at least 2^-100), and
@@ -735,16 +736,18 @@ typedef enum moe_activation_quantization MOE_ENUM_BASE {
                                              cores add the products of 128 columns, of which they keep 14 bits or more; these sums are
                                              scaled and added in float32. Weights of NVFP4 and MXFP4 become E4M3 for it, code times
                                              scale over the largest scale of the row in the 128 columns: exact for MXFP4 where a scale
-                                             is at least 2^-9 of that, else rounded. Kernels that take no such bytes take the values as
-                                             given: gemv, weights other than these and FP8 and integers of 4 bits whose scales hold for
-                                             128 columns, GPUs other than Hopper; moe_plan_explain has fp8 in the names of those that
-                                             do, as in sm90_e4m3_fp8_grouped_gemm_gate_up */
+                                             is at least 2^-9 of that, else rounded. Weights of 4 bits take such kernels only where
+                                             kernel_filter asks for them. Kernels that take no such bytes take the values as given:
+                                             gemv, weights other than these and FP8 and integers of 4 bits whose scales hold for 128
+                                             columns, GPUs other than Hopper; moe_plan_explain has fp8 in the names of those that do,
+                                             as in sm90_e4m3_fp8_grouped_gemm_gate_up */
     MOE_ACTIVATION_QUANTIZATION_INT8 = 2, /* CPU; on CUDA MOE_ERROR_UNSUPPORTED. x, and act(gate, up) before down, may become signed
                                              bytes: of every 32 columns of a row from the first on, q = round(v / s) with s =
                                              max |v| / 127 as float32, ties to even, and products are of q s: a value is off by s / 2
-                                             at most. Kernels that take no such bytes (of dense, fp8 and codebook weights; AVX2, NEON
-                                             and the reference) take the values as given; moe_plan_explain has int8 in the names of
-                                             those that do */
+                                             at most. With AMX many rows become bfloat16 instead, which is nearer to v, and weights,
+                                             too, as for NONE. Kernels that take no such bytes (of dense, fp8 and codebook weights;
+                                             AVX2, NEON and the reference) take the values as given; moe_plan_explain has int8 or bf16
+                                             in the names of those that do */
     MOE_ACTIVATION_QUANTIZATION_FORCE_INT32 = 0x7FFFFFFF
 } moe_activation_quantization;
 

@@ -187,9 +187,14 @@ const char* CpuPrediction::bound() const {
 const CpuRates* cpu_rates(const moe_plan& plan) {
     if (plan.is_cuda()) return nullptr;
     const cpu::InstructionSets& has = plan.instructions;
-    for (const CpuRates& rates : all_cpu_rates)
-        if (has.*rates.instructions) return &rates;
-    return nullptr;
+    const CpuRates* first = nullptr;
+    for (const CpuRates& rates : all_cpu_rates) {
+        if (!(has.*rates.instructions)) continue;
+        if (first && first->instructions != rates.instructions) break;
+        if (read_gb_per_s(rates, plan.setup.n_workers)) return &rates;
+        if (!first) first = &rates;
+    }
+    return first;
 }
 
 std::optional<CpuPrediction> predict(const moe_plan& plan, const CpuRates& rates,

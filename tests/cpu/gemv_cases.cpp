@@ -245,6 +245,13 @@ bool rounds_values(Arithmetic arithmetic, const moe_format& format, const InputR
     return rows.quantization.has_bf16 && rows.in_panels && is_rounded;
 }
 
+double bound_of_error(Arithmetic arithmetic, const moe_format& format, const Activations& x,
+                      const Bound& bound) {
+    if (x.rows.quantization.rounds_to_bf16 && x.rows.in_panels) return bound.error;
+    if (rounds_values(arithmetic, format, x.rows)) return bound_of_rounded_values(bound.outlier);
+    return x.rows.quantization.parts ? bound.error : 1e-5;
+}
+
 void Activations::lay_tiles(int64_t n, int64_t columns) {
     const int64_t padded = padded_columns(columns);
     const int64_t n_tiles = (n + rows_of_tile - 1) / rows_of_tile;

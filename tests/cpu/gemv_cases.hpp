@@ -236,13 +236,17 @@ struct Bound {
 constexpr Bound bounds[] = {{MOE_TYPE_F32, 0, 1e-5},        {MOE_TYPE_F32, 100, 1e-5},
                             {MOE_TYPE_BF16, 0, 1e-4},       {MOE_TYPE_BF16, 100, 3e-4},
                             {MOE_TYPE_F16, 0, 1e-4},        {MOE_TYPE_F16, 100, 3e-4},
-                            {MOE_TYPE_BF16, 0, 3e-2, true}, {MOE_TYPE_BF16, 100, 1e-1, true}};
+                            {MOE_TYPE_BF16, 0, 3e-2, true}, {MOE_TYPE_BF16, 100, 1e-1, true},
+                            {MOE_TYPE_F32, 0, 3e-2, true}};
 
 // Panels of bfloat16 hold the values of a codebook rounded, and those of AMX all values.
 bool rounds_values(Arithmetic arithmetic, const moe_format& format, const InputRows<float>& rows);
 constexpr double bound_of_rounded_values(float outlier) {
     return outlier == 0 ? 6e-3 : 1e-2;
 }
+// Of a token, relative L2, by what the kernels do to weights and rows.
+double bound_of_error(Arithmetic arithmetic, const moe_format& format, const Activations& x,
+                      const Bound& bound);
 
 // Rows of all kinds of groups; more than a tile of gemm kernels takes where that is cheap.
 std::vector<int64_t> tokens_of(Way way, int64_t columns);

@@ -25,10 +25,7 @@ void check_format(Arithmetic arithmetic, const FormatTraits& traits, int64_t col
         for (const int64_t n : tokens_of(way, columns)) {
             const Activations x(arithmetic, weights.matrix, bound.type, n, bound.outlier, way,
                                 bound.to_int8);
-            const double error = rounds_values(arithmetic, traits.format, x.rows)
-                                     ? bound_of_rounded_values(bound.outlier)
-                                 : x.rows.quantization.parts ? bound.error
-                                                             : 1e-5;
+            const double error = bound_of_error(arithmetic, traits.format, x, bound);
             ASSERT_LT(moe_test::worst_row_error(project(arithmetic, weights, x, n),
                                                 exact(weights, x.x, n), rows),
                       error)
@@ -424,10 +421,7 @@ void check_part(Arithmetic arithmetic, const FormatTraits& traits, const Weights
         for (const Way way : ways) {
             const Activations x(arithmetic, traits.format, bound.type, 3, part.columns,
                                 bound.outlier, way, bound.to_int8);
-            const double error = rounds_values(arithmetic, traits.format, x.rows)
-                                     ? bound_of_rounded_values(bound.outlier)
-                                 : x.rows.quantization.parts ? bound.error
-                                                             : 1e-5;
+            const double error = bound_of_error(arithmetic, traits.format, x, bound);
             ASSERT_LT(moe_test::worst_row_error(project(arithmetic, part, x, 3),
                                                 exact(part, values, x.x, 3), part.rows),
                       error)

@@ -330,11 +330,19 @@ TEST(GemvLayer, AmxTakesManyRowsWhereItIsThere) {
         EXPECT_EQ(kernel(MOE_TYPE_BF16, filter, true), "amx_q4_k_bf16_gemm_gate_up") << filter;
         EXPECT_EQ(kernel(MOE_TYPE_F16, filter), "amx_q4_k_int8x2_gemm_gate_up") << filter;
         EXPECT_EQ(kernel(MOE_TYPE_F32, filter), "amx_q4_k_int8x3_gemm_gate_up") << filter;
+        EXPECT_EQ(kernel(MOE_TYPE_F32, filter, true), "amx_q4_k_bf16_gemm_gate_up") << filter;
     }
     for (const char* filter : {"-amx_*", "avx512vnni_q4_k_*_gemm_*"})
         EXPECT_EQ(kernel(MOE_TYPE_BF16, filter), "avx512vnni_q4_k_int8x2_gemm_gate_up") << filter;
     EXPECT_EQ(kernel(MOE_TYPE_BF16, "-*_gemm_*"), "avx512vnni_q4_k_int8x2_gemv_gate_up");
     EXPECT_TRUE(same_bits(run("amx", MOE_TYPE_F32), run("avx512bf16", MOE_TYPE_F32)));
+    // Nearer than bytes would be.
+    const Floats wanted = layer.run("scalar", MOE_TYPE_F32, 2, x, all_to_two(30));
+    const auto error = [&](const char* kernels) {
+        return worst_row_error(run("amx", MOE_TYPE_F32, {.to_int8 = true, .kernels = kernels}),
+                               wanted, static_cast<size_t>(layer.hidden));
+    };
+    EXPECT_LT(error("amx_*"), 0.75 * error("avx512vnni_*_gemm_*"));
     for (const moe_type type : {MOE_TYPE_F32, MOE_TYPE_BF16})
         EXPECT_FALSE(same_bits(run("amx", type), run("amx", type, {.kernels = "-*_gemm_*"})));
 }

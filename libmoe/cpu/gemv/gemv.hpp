@@ -119,13 +119,14 @@ enum class ColumnOrder : uint8_t {
 struct Quantization {
     int32_t parts = 0;    // bytes of an integer; 0: no scales, sums and integers
     uint32_t orders = 0;  // bits, 1 << ColumnOrder
-    // The row follows in bfloat16, [columns] in the natural order, where it is exact in it: gemv
-    // and gemm kernels take it.
+    // The row follows in bfloat16, [columns] in the natural order. Gemv and gemm kernels take it
+    // where it is exact, gemm kernels alone where it was rounded.
     bool has_bf16 = false;
     bool has_words = false;  // before bfloat16, the integers follow as words; parts is 2 or 3
     // It follows in bfloat16, and what this rounded off in bfloat16, too: [2, columns]. Gemv
     // kernels take both, gemm kernels neither.
     bool has_bf16_pair = false;
+    bool rounds_to_bf16 = false;
 };
 // Words are signed numbers of 16 bits, [columns / 32, parts - 1, 32]: the two most significant
 // parts together, then the third one. Of each four columns they are 0, 2, 1 and 3.

@@ -56,8 +56,9 @@ class GemvMatrix {
         if (weights_.column_phase && !family.reads_amid_groups) return;
         if (rows.parts) kernels_ = family.kernels(format_, rows.parts);
         // A product of x by pre_quant_scale is not rounded to bfloat16.
+        const bool has_exact_bf16 = rows.has_bf16 && !rows.rounds_to_bf16;
         if (!kernels_ && family.of_bf16 && !matrix.pre_quant_scale &&
-            (rows.has_bf16 || rows.has_bf16_pair))
+            (has_exact_bf16 || rows.has_bf16_pair))
             kernels_ = family.of_bf16(format_, rows.has_bf16_pair);
         reads_floats_ = !kernels_;
         if (reads_floats_)

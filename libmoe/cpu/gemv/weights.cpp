@@ -409,10 +409,14 @@ Quantization quantization_for(const GemvFamily& family, GemvFormat format, const
     const auto form = [&](bool has_bf16) {
         return gemm_kernels(family, format, {how.parts, how.orders, has_bf16}).rows;
     };
-    if (use.type == MOE_TYPE_BF16 && use.has_avx512bf16 && form(true) == RowForm::bf16)
+    // As bytes rows would lose more than as bfloat16, which the tiles of AMX take faster.
+    const bool is_exact = use.type == MOE_TYPE_BF16, is_rounded = use.to_int8 && family.takes_tiles;
+    if ((is_exact || is_rounded) && use.has_avx512bf16 && form(true) == RowForm::bf16) {
         how.has_bf16 = true;
-    else if (form(false) == RowForm::integers)
+        how.rounds_to_bf16 = !is_exact;
+    } else if (form(false) == RowForm::integers) {
         how.orders |= bit_of(ColumnOrder::natural);
+    }
     return how;
 }
 
