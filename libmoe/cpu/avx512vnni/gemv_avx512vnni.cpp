@@ -40,7 +40,8 @@ GemmKernels avx512vnni_gemm(GemvFormat format, const Quantization& rows) {
                     integer_panel_multiply_avx512vnni(rows.parts, found->scale_columns),
                     RowForm::integers, found->scale_columns};
     if (rows.has_bf16)
-        if (const GemmKernels found = gemm_avx512bf16(format, false); found.dequantize) return found;
+        if (const GemmKernels found = gemm_avx512bf16(format, false); found.dequantize)
+            return found;
     if (const ValueKernels* found = value_kernels(format))
         return {found->dequantize, multiply_value_panel_avx512, RowForm::floats};
     return {};
