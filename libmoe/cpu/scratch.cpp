@@ -18,10 +18,10 @@ int64_t longest_row(const Setup& setup) {
     return gemv_scratch_floats(longest) / 2;
 }
 
-// Of experts whose rows take tiles: each may leave one unfilled.
+// Of experts with as many rows as panels take: n rows, of at least 8, lie in n / 8 tiles at most.
 int64_t most_row_tiles(const Setup& setup, int64_t n_rows) {
-    const int64_t least = setup.experts_panel_rows.least();
-    return n_rows / rows_of_tile + std::min<int64_t>(setup.slice->n_local, n_rows / least);
+    const int64_t least = std::min<int64_t>(setup.experts_panel_rows.least(), 8);
+    return std::min(n_rows / least, n_rows / rows_of_tile + setup.slice->n_local);
 }
 
 }  // namespace
@@ -56,8 +56,21 @@ Scratch<Real>::Scratch(const Setup& setup, int64_t n_tokens, std::byte* memory) 
     row_input = arena.take<int32_t>(n_rows_max);
     row_target = arena.take<int64_t>(n_rows_max);
     row_weight = arena.take<float>(n_rows_max);
-    h = arena.take<Real>(n_rows_max * 2 * setup.slice->intermediate_count);
-    y = arena.take<Real>(n_rows_max * width);
+    const bool in_tiles = setup.x_in_tiles || setup.h_in_tiles;
+    const int64_t n_tiles = in_tiles ? most_row_tiles(setup, n_rows_max) : 0;
+    const int64_t n_h = n_rows_max * setup.slice->intermediate_count;
+    const auto reals_of_tiles = [&](bool is_taken, int64_t columns) {
+        return is_taken ? n_tiles * row_tile_bytes(padded_columns(columns)) / int64_t{sizeof(Real)}
+                        : 0;
+    };
+    h = arena.take<Real>(
+        n_h + std::max(n_h, reals_of_tiles(setup.h_in_tiles, setup.slice->intermediate_count)));
+    y = arena.take<Real>(std::max(n_rows_max * width, reals_of_tiles(setup.x_in_tiles, width)));
+    tile_offsets = arena.take<int64_t>(in_tiles ? n_local + 1 : 0);
+    if (memory) {
+        h_tiles = reinterpret_cast<std::byte*>(h + n_h);
+        x_tiles = reinterpret_cast<std::byte*>(y);
+    }
     routed = arena.take<Real>(tokens * width);
     final = layer.latent ? arena.take<Real>(tokens * layer.hidden) : routed;
     shared_h = arena.take<Real>(tokens * setup.slice->shared_count);
@@ -74,15 +87,6 @@ Scratch<Real>::Scratch(const Setup& setup, int64_t n_tokens, std::byte* memory) 
     h_quantized = take_quantized(n_rows_max, setup.slice->intermediate_count, setup.h_quantization);
     routed_quantized = take_quantized(layer.latent ? tokens : 0, width, setup.x_quantization);
     shared_h_quantized = take_quantized(shared ? tokens : 0, shared, setup.h_quantization);
-    const bool in_tiles = setup.x_in_tiles || setup.h_in_tiles;
-    const int64_t n_tiles = in_tiles ? most_row_tiles(setup, n_rows_max) : 0;
-    const auto take_tiles = [&](bool is_taken, int64_t columns) {
-        return arena.take<std::byte>(is_taken ? n_tiles * row_tile_bytes(padded_columns(columns))
-                                              : 0);
-    };
-    tile_offsets = arena.take<int64_t>(in_tiles ? n_local + 1 : 0);
-    x_tiles = take_tiles(setup.x_in_tiles, width);
-    h_tiles = take_tiles(setup.h_in_tiles, setup.slice->intermediate_count);
     n_active = arena.take<int64_t>(1);
     n_rows = arena.take<int64_t>(1);
     bytes = arena.used();

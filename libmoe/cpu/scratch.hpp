@@ -49,12 +49,13 @@ struct Scratch {
     std::byte* h_quantized;         // [T * k, .]
     std::byte* routed_quantized;    // [T, .], with a latent
     std::byte* shared_h_quantized;  // [T, .]
-    // Rows of the experts in tiles (gemm/gemm.hpp), where kernels take them.
-    int64_t* tile_offsets;  // [E_local + 1] tiles of each expert
-    std::byte* x_tiles;     // [n_tiles_max, .]
-    std::byte* h_tiles;     // [n_tiles_max, .]
-    int64_t* n_active;      // one number, found by one thread and read by all after a barrier
-    int64_t* n_rows;        // likewise
+    // Rows of the experts in tiles (gemm/gemm.hpp), where kernels take them: those of x where y
+    // will be, those of h behind its first I columns.
+    int64_t* tile_offsets;  // [E_local + 1] tiles before those of each expert
+    std::byte* x_tiles = nullptr;
+    std::byte* h_tiles = nullptr;
+    int64_t* n_active;  // one number, found by one thread and read by all after a barrier
+    int64_t* n_rows;    // likewise
 
     float* weight_row(int32_t worker) const { return weight_rows + worker * weight_row_size; }
 };
