@@ -255,7 +255,8 @@ cpu::Quantization rows_before(const Problem& problem, Arithmetic arithmetic, moe
     return cpu::quantization_for(
         *cpu::gemv_family(arithmetic), gemv_format_in(*problem.layout, format),
         {type, problem.quantizes_to_int8, for_panels, problem.instructions.avx512bf16,
-         reads_computed_rows(problem.layout->layer, role)});
+         reads_computed_rows(problem.layout->layer, role),
+         problem.layout->layer.latent && !is_down(role)});
 }
 
 cpu::PanelRows panel_rows_of(const Problem& problem, Arithmetic arithmetic, moe_stage stage) {

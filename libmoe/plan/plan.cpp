@@ -288,10 +288,10 @@ void add_quantization(const moe_plan& plan, moe_stage stage, std::initializer_li
         plan.layout.for_each_format(role, [&](const moe_format& format) {
             const cpu::Quantization one =
                 rows_before(problem, arithmetic, role, format, for_panels);
-            all = {
-                std::max(all.parts, one.parts),         all.orders | one.orders,
-                all.has_bf16 || one.has_bf16,           all.has_words || one.has_words,
-                all.has_bf16_pair || one.has_bf16_pair, all.rounds_to_bf16 || one.rounds_to_bf16};
+            all = {std::max(all.parts, one.parts),         all.orders | one.orders,
+                   all.has_bf16 || one.has_bf16,           all.has_words || one.has_words,
+                   all.has_bf16_pair || one.has_bf16_pair, all.rounds_to_bf16 || one.rounds_to_bf16,
+                   all.bf16_for_all || one.bf16_for_all};
         });
     }
 }
@@ -311,10 +311,14 @@ void choose_quantization(moe_plan& plan) {
                      setup.h_quantization);
     add_quantization(plan, MOE_STAGE_FINISH, {MOE_ROLE_SHARED_DOWN}, finish.down > 0,
                      setup.h_quantization);
-    const cpu::GemvFamily* family = cpu::gemv_family(setup.experts);
-    if (!family || !family->takes_tiles) return;
-    setup.x_in_tiles = experts.gate_up > 0 && setup.x_quantization.has_bf16;
-    setup.h_in_tiles = experts.down > 0 && setup.h_quantization.has_bf16;
+    const auto in_tiles = [&](int64_t panel_rows, moe_role role, const cpu::Quantization& rows) {
+        const cpu::GemvFamily* family = cpu::gemv_family(setup.experts);
+        if (!family || !panel_rows) return false;
+        const cpu::GemvFormat format = gemv_format_in(plan.layout, plan.layout.formats[role]);
+        return cpu::gemm_kernels(*family, format, rows).multiply_tiles != nullptr;
+    };
+    setup.x_in_tiles = in_tiles(experts.gate_up, MOE_ROLE_UP, setup.x_quantization);
+    setup.h_in_tiles = in_tiles(experts.down, MOE_ROLE_DOWN, setup.h_quantization);
 }
 
 void choose_kernels(moe_plan& plan, const moe_plan_desc& desc) {

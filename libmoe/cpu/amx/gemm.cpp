@@ -78,7 +78,8 @@ bool may_be_rounded(GemvFormat format) {
 GemmKernels gemm(GemvFormat format, const Quantization& rows) {
     GemmKernels kernels = avx512vnni_gemm(format, rows);
     if (!kernels.dequantize) return kernels;
-    if (rows.has_bf16 && may_be_rounded(format)) {
+    const bool takes_bf16 = kernels.rows == RowForm::bf16 || rows.bf16_for_all;
+    if (rows.has_bf16 && takes_bf16 && may_be_rounded(format)) {
         if (kernels.rows == RowForm::bf16) kernels = gemm_avx512bf16(format, true);
         if (kernels.rows == RowForm::integers) kernels.min_rows = min_rows_of_integers;
         kernels.round = panel_round(kernels);

@@ -127,6 +127,8 @@ struct Quantization {
     // kernels take both, gemm kernels neither.
     bool has_bf16_pair = false;
     bool rounds_to_bf16 = false;
+    // Gemm kernels of AMX take it for all weights that they round, not only for those of bfloat16.
+    bool bf16_for_all = false;
 };
 // Words are signed numbers of 16 bits, [columns / 32, parts - 1, 32]: the two most significant
 // parts together, then the third one. Of each four columns they are 0, 2, 1 and 3.

@@ -406,15 +406,19 @@ Quantization quantization_for(const GemvFamily& family, GemvFormat format, const
     // Panels may take integers where the gemv takes float32 rows.
     if (gemm_kernels(family, format, {parts, 0, false, true}).rows == RowForm::words)
         return {parts, how.orders, false, true};
-    const auto form = [&](bool has_bf16) {
-        return gemm_kernels(family, format, {how.parts, how.orders, has_bf16}).rows;
+    const auto form = [&](bool has_bf16, bool for_all) {
+        return gemm_kernels(family, format,
+                            {how.parts, how.orders, has_bf16, false, false, false, for_all})
+            .rows;
     };
     // As bytes rows would lose more than as bfloat16, which the tiles of AMX take faster.
-    const bool is_exact = use.type == MOE_TYPE_BF16, is_rounded = use.to_int8 && family.takes_tiles;
-    if ((is_exact || is_rounded) && use.has_avx512bf16 && form(true) == RowForm::bf16) {
+    const bool is_exact = use.type == MOE_TYPE_BF16;
+    const bool for_all = family.takes_tiles && ((is_exact && !use.beside_computed) || use.to_int8);
+    if ((is_exact || for_all) && use.has_avx512bf16 && form(true, for_all) == RowForm::bf16) {
         how.has_bf16 = true;
         how.rounds_to_bf16 = !is_exact;
-    } else if (form(false) == RowForm::integers) {
+        how.bf16_for_all = for_all;
+    } else if (form(false, false) == RowForm::integers) {
         how.orders |= bit_of(ColumnOrder::natural);
     }
     return how;

@@ -15,10 +15,11 @@ GemvFormat gemv_format_of(const Matrix& matrix);
 // Activation rows before a matrix, and what kernels may do with them.
 struct RowUse {
     moe_type type;
-    bool to_int8;              // the policy INT8
-    bool for_panels;           // gemm kernels take them, too
-    bool has_avx512bf16;       // the processor multiplies bfloat16
-    bool is_computed = false;  // they may be float32 results that were not rounded to the type
+    bool to_int8;                  // the policy INT8
+    bool for_panels;               // gemm kernels take them, too
+    bool has_avx512bf16;           // the processor multiplies bfloat16
+    bool is_computed = false;      // they may be float32 results that were not rounded to the type
+    bool beside_computed = false;  // rows that are share their form
 };
 
 // The form in which the kernels of a family and a format want activations: as they are where these
