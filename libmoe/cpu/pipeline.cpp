@@ -24,7 +24,7 @@ constexpr int64_t task_bytes_of_few = int64_t{128} << 10;
 constexpr int32_t few_workers = 8;
 constexpr int64_t most_task_features = 64;
 
-// Of a task of many rows: whole panels, as many as a kernel takes at once.
+// A task of many rows has whole panels, as many as a kernel takes at once.
 int64_t for_many_rows(int64_t task_features) {
     constexpr int64_t of_panels = most_panels * panel_rows;
     return divide_up(task_features, of_panels) * of_panels;

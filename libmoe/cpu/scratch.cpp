@@ -18,7 +18,8 @@ int64_t longest_row(const Setup& setup) {
     return gemv_scratch_floats(longest) / 2;
 }
 
-// Of experts with as many rows as panels take: n rows, of at least 8, lie in n / 8 tiles at most.
+// Experts have tiles where they have as many rows as panels take: n rows of experts that have 8 or
+// more lie in n / 8 tiles at most.
 int64_t most_row_tiles(const Setup& setup, int64_t n_rows) {
     const int64_t least = std::min<int64_t>(setup.experts_panel_rows.least(), 8);
     return std::min(n_rows / least, n_rows / rows_of_tile + setup.slice->n_local);

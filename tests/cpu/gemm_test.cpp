@@ -22,8 +22,8 @@ std::vector<int64_t> row_counts(int64_t columns) {
     return {1, 9, 24, 40};
 }
 
-// Of all sums, beside weights that are rounded here, which takes codes times scales for the right
-// ones: a product and an offset in one step round few of them the other way.
+// The error of all sums beside weights that are rounded here. A product and an offset in one step
+// round few of them the other way.
 double bound_of_rounding(const moe_format& format) {
     return format.type == MOE_TYPE_BF16 ? 2e-6 : 6e-4;
 }

@@ -244,7 +244,7 @@ bool rounds_values(Arithmetic arithmetic, const moe_format& format, const InputR
 constexpr double bound_of_rounded_values(float outlier) {
     return outlier == 0 ? 6e-3 : 1e-2;
 }
-// Of a token, relative L2, by what the kernels do to weights and rows.
+// The bound of a token, relative L2, depends on what the kernels do to weights and rows.
 double bound_of_error(Arithmetic arithmetic, const moe_format& format, const Activations& x,
                       const Bound& bound);
 

@@ -80,16 +80,16 @@ TEST(CpuCost, HoldsForTheCommittedResults) {
         const test::Processor& processor;
         size_t n;
         double least, middle, most;
-        int64_t least_tokens = 1, most_tokens = 512;
+        int64_t most_tokens = 512;
     };
     test::Processor amx_on_two = test::with_amx;
     amx_on_two.n_threads = 2;
     for (const Case& one : {Case{"cpu-2.json", test::with_avx512, 60, 0.65, 0.82, 1.1},
-                            Case{"cpu-16.json", test::with_amx, 38, 0.74, 1.0, 1.2, 1, 16},
-                            Case{"cpu-2-amx.json", amx_on_two, 60, 0.5, 1.05, 1.65}}) {
+                            Case{"cpu-16.json", test::with_amx, 38, 0.74, 1.0, 1.2, 16},
+                            Case{"cpu-2-amx.json", amx_on_two, 60, 0.7, 1.08, 1.45}}) {
         std::vector<double> ratios;
         for (const Comparison& found : compare(one.file, one.processor)) {
-            if (found.n_tokens < one.least_tokens || found.n_tokens > one.most_tokens) continue;
+            if (found.n_tokens > one.most_tokens) continue;
             ratios.push_back(found.over_best);
             EXPECT_GT(found.over_best, one.least) << found.name;
             EXPECT_LT(found.over_best, one.most) << found.name;

@@ -411,7 +411,7 @@ Quantization quantization_for(const GemvFamily& family, GemvFormat format, const
                             {how.parts, how.orders, has_bf16, false, false, false, for_all})
             .rows;
     };
-    // As bytes rows would lose more than as bfloat16, which the tiles of AMX take faster.
+    // Rows would lose more as bytes than as bfloat16, which the tiles of AMX take faster.
     const bool is_exact = use.type == MOE_TYPE_BF16;
     const bool for_all = family.takes_tiles && ((is_exact && !use.beside_computed) || use.to_int8);
     if ((is_exact || for_all) && use.has_avx512bf16 && form(true, for_all) == RowForm::bf16) {

@@ -371,7 +371,7 @@ namespace Moe
         /// of itself at most, or by s / 1024. Tensor cores add the products of 128 columns, of which they keep 14
         /// bits or more; these sums are scaled and added in float32. Weights of NVFP4 and MXFP4 become E4M3 for it,
         /// code times scale over the largest scale of the row in the 128 columns: exact for MXFP4 where a scale is at
-        /// least 2^-9 of that, else rounded. Weights of 4 bits take such kernels only where kernel_filter asks for
+        /// least 2^-9 of that, else rounded. Weights of 4 bits take such kernels only where kernel_filter forces
         /// them. Kernels that take no such bytes take the values as given: gemv, weights other than these and FP8 and
         /// integers of 4 bits whose scales hold for 128 columns, GPUs other than Hopper; moe_plan_explain has fp8 in
         /// the names of those that do, as in sm90_e4m3_fp8_grouped_gemm_gate_up</summary>
@@ -379,9 +379,9 @@ namespace Moe
         /// <summary>CPU; on CUDA MOE_ERROR_UNSUPPORTED. x, and act(gate, up) before down, may become signed bytes: of
         /// every 32 columns of a row from the first on, q = round(v / s) with s = max |v| / 127 as float32, ties to
         /// even, and products are of q s: a value is off by s / 2 at most. With AMX many rows become bfloat16
-        /// instead, which is nearer to v, and weights, too, as for NONE. Kernels that take no such bytes (of dense,
-        /// fp8 and codebook weights; AVX2, NEON and the reference) take the values as given; moe_plan_explain has
-        /// int8 or bf16 in the names of those that do</summary>
+        /// instead, off by |v| / 512 at most, and weights, too, as for NONE. Kernels that take no such bytes (of
+        /// dense, fp8 and codebook weights; AVX2, NEON and the reference) take the values as given; moe_plan_explain
+        /// has int8 or bf16 in the names of those that do</summary>
         Int8 = 2,
     }
 
