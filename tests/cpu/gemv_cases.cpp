@@ -213,6 +213,40 @@ std::vector<float> exact(const Weights& weights, const std::vector<float>& x, in
     return exact(weights.matrix, weights.values, x, n);
 }
 
+static double sum_of_squares(const float* values, int64_t n) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(values[i]) * values[i];
+    return sum;
+}
+
+double worst_error(const std::vector<float>& got, const Matrix& matrix,
+                   const std::vector<float>& values, const std::vector<float>& x, int64_t n) {
+    const std::vector<float> right = exact(matrix, values, x, n);
+    if (got.size() != right.size()) return INFINITY;
+    const int64_t rows = matrix.rows, columns = matrix.columns;
+    const double of_weights =
+        sum_of_squares(values.data(), rows * columns) / static_cast<double>(columns);
+    double worst = 0;
+    for (int64_t i = 0; i < n; ++i) {
+        double error = 0;
+        for (int64_t at = i * rows; at < (i + 1) * rows; ++at) {
+            const double difference =
+                static_cast<double>(got[static_cast<size_t>(at)]) - right[static_cast<size_t>(at)];
+            error += difference * difference;
+        }
+        const double norm = std::max(sum_of_squares(right.data() + i * rows, rows),
+                                     of_weights * sum_of_squares(x.data() + i * columns, columns));
+        const double relative = std::sqrt(error / norm);
+        if (!(relative <= worst)) worst = relative;  // NaN is never small
+    }
+    return worst;
+}
+
+double worst_error(const std::vector<float>& got, const Weights& weights,
+                   const std::vector<float>& x, int64_t n) {
+    return worst_error(got, weights.matrix, weights.values, x, n);
+}
+
 int64_t rows_of(const moe_format& format, int64_t usual) {
     if (format.packing == MOE_PACKING_AWQ) return 40;
     if (format.packing != MOE_PACKING_GPTQ) return usual;

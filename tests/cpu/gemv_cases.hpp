@@ -221,6 +221,13 @@ std::vector<float> exact(const Matrix& matrix, const std::vector<float>& values,
 
 std::vector<float> exact(const Weights& weights, const std::vector<float>& x, int64_t n);
 
+// The error of the worst of n tokens: the L2 norm of its errors over that of its exact sums or,
+// where terms cancel, over |W| |x| / sqrt(columns), which is the norm of sums of independent terms.
+double worst_error(const std::vector<float>& got, const Matrix& matrix,
+                   const std::vector<float>& values, const std::vector<float>& x, int64_t n);
+double worst_error(const std::vector<float>& got, const Weights& weights,
+                   const std::vector<float>& x, int64_t n);
+
 // Rows whose last panels are not full, where a format has some.
 int64_t rows_of(const moe_format& format, int64_t usual);
 
@@ -230,7 +237,7 @@ std::vector<int64_t> columns_of(const FormatTraits& traits);
 struct Bound {
     moe_type type;
     float outlier;
-    double error;  // of a token, relative L2, for formats that take quantized rows
+    double error;  // of a token, as worst_error has it, for formats that take quantized rows
     bool to_int8 = false;
 };
 constexpr Bound bounds[] = {{MOE_TYPE_F32, 0, 1e-5},        {MOE_TYPE_F32, 100, 1e-5},
@@ -244,7 +251,7 @@ bool rounds_values(Arithmetic arithmetic, const moe_format& format, const InputR
 constexpr double bound_of_rounded_values(float outlier) {
     return outlier == 0 ? 6e-3 : 1e-2;
 }
-// The bound of a token, relative L2, depends on what the kernels do to weights and rows.
+// The bound of a token depends on what the kernels do to weights and rows.
 double bound_of_error(Arithmetic arithmetic, const moe_format& format, const Activations& x,
                       const Bound& bound);
 

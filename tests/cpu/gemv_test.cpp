@@ -26,9 +26,7 @@ void check_format(Arithmetic arithmetic, const FormatTraits& traits, int64_t col
             const Activations x(arithmetic, weights.matrix, bound.type, n, bound.outlier, way,
                                 bound.to_int8);
             const double error = bound_of_error(arithmetic, traits.format, x, bound);
-            ASSERT_LT(moe_test::worst_row_error(project(arithmetic, weights, x, n),
-                                                exact(weights, x.x, n), rows),
-                      error)
+            ASSERT_LT(worst_error(project(arithmetic, weights, x, n), weights, x.x, n), error)
                 << traits.name << " columns " << columns << " rows " << n << " type "
                 << type_name(bound.type) << " outlier " << bound.outlier;
         }
@@ -193,9 +191,7 @@ TEST(Gemv, RowsMayBeLongerThanABufferOfTheirs) {
             const FormatTraits& traits = test::format_named("q8_0");
             const Weights weights(traits, rows, columns);
             const Activations x(arithmetic, traits.format, MOE_TYPE_BF16, n, columns, 0);
-            EXPECT_LT(moe_test::worst_row_error(project(arithmetic, weights, x, n),
-                                                exact(weights, x.x, n), rows),
-                      1e-4);
+            EXPECT_LT(worst_error(project(arithmetic, weights, x, n), weights, x.x, n), 1e-4);
         }
 }
 
@@ -406,9 +402,7 @@ TEST(Gemv, FormatsWithoutAKernelAreDecoded) {
             const Weights weights(traits, 40, 288);
             for (const int64_t n : {1, 3, 135}) {  // of which a tile has 128
                 const Activations x(arithmetic, traits.format, MOE_TYPE_BF16, n, 288, 0);
-                EXPECT_LT(moe_test::worst_row_error(project(arithmetic, weights, x, n),
-                                                    exact(weights, x.x, n), 40),
-                          1e-5)
+                EXPECT_LT(worst_error(project(arithmetic, weights, x, n), weights, x.x, n), 1e-5)
                     << traits.name << " rows " << n;
             }
         }
@@ -422,9 +416,7 @@ void check_part(Arithmetic arithmetic, const FormatTraits& traits, const Weights
             const Activations x(arithmetic, traits.format, bound.type, 3, part.columns,
                                 bound.outlier, way, bound.to_int8);
             const double error = bound_of_error(arithmetic, traits.format, x, bound);
-            ASSERT_LT(moe_test::worst_row_error(project(arithmetic, part, x, 3),
-                                                exact(part, values, x.x, 3), part.rows),
-                      error)
+            ASSERT_LT(worst_error(project(arithmetic, part, x, 3), part, values, x.x, 3), error)
                 << traits.name << " rows " << part.row_begin << " + " << part.rows << " columns "
                 << part.columns << " of " << weights.matrix.columns;
         }
@@ -486,9 +478,7 @@ TEST(Gemv, TransposedMatricesAreRead) {
                 EXPECT_EQ(is_read(arithmetic, weights.matrix),
                           apart == 1 && !is_of_arm(arithmetic));
                 const Activations x(arithmetic, traits.format, MOE_TYPE_F32, 7, columns, 0);
-                EXPECT_LT(moe_test::worst_row_error(project(arithmetic, weights, x, 7),
-                                                    exact(weights, x.x, 7), rows),
-                          1e-5)
+                EXPECT_LT(worst_error(project(arithmetic, weights, x, 7), weights, x.x, 7), 1e-5)
                     << name;
             }
 }
@@ -507,8 +497,7 @@ TEST(Gemv, TheLowestCodesAreRight) {
             const Weights weights(stored);
             for (const Way way : ways) {
                 const Activations x(arithmetic, traits.format, MOE_TYPE_BF16, 2, columns, 100, way);
-                EXPECT_LT(moe_test::worst_row_error(project(arithmetic, weights, x, 2),
-                                                    exact(weights, x.x, 2), rows),
+                EXPECT_LT(worst_error(project(arithmetic, weights, x, 2), weights, x.x, 2),
                           rounds_values(arithmetic, traits.format, x.rows)
                               ? bound_of_rounded_values(100)
                               : 3e-4)

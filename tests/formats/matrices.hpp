@@ -4,11 +4,10 @@
 
 #include <cmath>
 #include <cstring>
-#include <numbers>
-#include <utility>
 #include <vector>
 
 #include "libmoe/formats/format.hpp"
+#include "tests/clients/support/normal.hpp"
 
 namespace moe::test {
 
@@ -24,12 +23,7 @@ class Random {
         return z ^ (z >> 31);
     }
     double uniform() { return (static_cast<double>(next() >> 11) + 0.5) * 0x1p-53; }
-    std::pair<double, double> two_gaussians() {
-        const double radius = std::sqrt(-2 * std::log(uniform()));
-        const double angle = 2 * std::numbers::pi * uniform();
-        return {radius * std::cos(angle), radius * std::sin(angle)};
-    }
-    double gaussian() { return two_gaussians().first; }
+    double gaussian() { return clients::nearly_normal(next()); }
 
   private:
     uint64_t state_;
@@ -38,11 +32,7 @@ class Random {
 inline std::vector<float> gaussian(int64_t count, uint64_t seed = 1) {
     Random random(seed);
     std::vector<float> values(static_cast<size_t>(count));
-    for (size_t i = 0; i < values.size(); i += 2) {
-        const auto [first, second] = random.two_gaussians();
-        values[i] = static_cast<float>(first);
-        if (i + 1 < values.size()) values[i + 1] = static_cast<float>(second);
-    }
+    for (float& value : values) value = static_cast<float>(random.gaussian());
     return values;
 }
 
