@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 
 #include "names.hpp"
@@ -19,13 +18,6 @@ bool report(moe_status status) {
     if (status == MOE_OK) return true;
     std::fprintf(stderr, "libmoe: %s\n", moe_last_error());
     return false;
-}
-
-// Set to 1, matrices of formats that have kernels for it take activations as signed bytes, as
-// ggml's do.
-bool wants_int8() {
-    const char* value = std::getenv("MOE_GGML_INT8");
-    return value && std::strcmp(value, "1") == 0;
 }
 
 moe_layer_desc layer_of(const Problem& problem) {
@@ -55,7 +47,7 @@ moe_layer_desc layer_of(const Problem& problem) {
     return layer;
 }
 
-moe_plan* make_plan(const Problem& problem, int64_t max_tokens) {
+moe_plan* make_plan(const Problem& problem, Precision precision, int64_t max_tokens) {
     const moe_layer_desc layer = layer_of(problem);
     std::array<const moe_format*, MOE_ROLE_COUNT> formats{};
     if (problem.activation.is_gated) formats[MOE_ROLE_GATE] = &problem.gate;
@@ -64,14 +56,16 @@ moe_plan* make_plan(const Problem& problem, int64_t max_tokens) {
     moe_plan_desc desc{};
     desc.struct_size = sizeof desc;
     desc.device = MOE_DEVICE_CPU;
-    desc.x_type = MOE_TYPE_F32;
+    desc.x_type = precision == Precision::bf16 ? MOE_TYPE_BF16 : MOE_TYPE_F32;
+    desc.out_type = MOE_TYPE_F32;
     desc.stages = MOE_STAGE_DISPATCH | MOE_STAGE_EXPERTS | MOE_STAGE_COMBINE;
     desc.layer = &layer;
     desc.formats = formats.data();
     desc.n_formats = formats.size();
     desc.max_tokens = max_tokens;
     desc.residency = MOE_RESIDENCY_SOURCE;
-    if (wants_int8()) desc.activation_quantization = MOE_ACTIVATION_QUANTIZATION_INT8;
+    if (precision == Precision::int8)
+        desc.activation_quantization = MOE_ACTIVATION_QUANTIZATION_INT8;
     moe_plan* plan = nullptr;
     if (moe_plan_create(nullptr, &desc, &plan) != MOE_OK)
         std::fprintf(stderr, "libmoe: %s instead of one call: %s\n",
@@ -106,16 +100,16 @@ bool is_apart_from(const Tensor* out, const Projection& first, const Slots& slot
 
 }  // namespace
 
-const moe_plan* Experts::plan_for(const Problem& problem, int64_t n_tokens) {
+const Experts::Planned& Experts::plan_for(const Problem& problem, int64_t n_tokens) {
     for (const Planned& planned : plans_)
         if (planned.problem == problem && (!planned.plan || planned.max_tokens >= n_tokens))
-            return planned.plan.get();
+            return planned;
     int64_t max_tokens = least_max_tokens;
     while (max_tokens < n_tokens) max_tokens *= 2;
     std::erase_if(plans_, [&](const Planned& planned) { return planned.problem == problem; });
-    Planned planned{problem, max_tokens, nullptr};
-    planned.plan.reset(make_plan(problem, max_tokens));
-    return plans_.emplace_back(std::move(planned)).plan.get();
+    Planned planned{problem, precision_of(problem), max_tokens, nullptr};
+    planned.plan.reset(make_plan(problem, planned.precision, max_tokens));
+    return plans_.emplace_back(std::move(planned));
 }
 
 moe_workspace* Experts::workspace_for(const moe_plan* plan, int64_t n_tokens) {
@@ -141,7 +135,7 @@ bool Experts::can_run(const Chain& chain) {
     Problem problem = problem_of(chain);
     for (int64_t first = 0; first < slots.top_k; first += most_slots) {
         problem.top_k = slots_of_part(slots, first);
-        if (!plan_for(problem, slots.n_tokens)) return false;
+        if (!plan_for(problem, slots.n_tokens).plan) return false;
     }
     return true;
 }
@@ -224,11 +218,19 @@ bool Experts::call(const Problem& whole, const Projection& first, Tensor* out,
     Problem problem = whole;
     for (int64_t slot = 0; slot < slots.top_k; slot += most_slots) {
         problem.top_k = slots_of_part(slots, slot);
-        const moe_plan* plan = plan_for(problem, slots.n_tokens);
+        const Planned& planned = plan_for(problem, slots.n_tokens);
+        const moe_plan* plan = planned.plan.get();
         const Weights weights = plan ? load(plan) : nullptr;
         moe_workspace* workspace = weights ? workspace_for(plan, slots.n_tokens) : nullptr;
         if (!workspace) return false;
         moe_experts_args part = args;
+        if (planned.precision == Precision::bf16) {
+            if (slot == 0)
+                round_to_bf16(static_cast<const float*>(args.x), slots.n_tokens, args.x_row_stride,
+                              problem.hidden, x_);
+            part.x = x_.data();
+            part.x_row_stride = problem.hidden;
+        }
         part.ids = static_cast<const int32_t*>(args.ids) + slot;
         part.out = target;
         if (args.out_layout == MOE_OUT_PER_SLOT) {

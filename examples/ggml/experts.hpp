@@ -12,6 +12,7 @@
 #include "interface.hpp"
 #include "loaded_weights.hpp"
 #include "moe/moe.h"
+#include "precision.hpp"
 #include "problem.hpp"
 
 namespace moe::ggml {
@@ -42,11 +43,12 @@ class Experts {
     // Without a plan: libmoe has refused the problem.
     struct Planned {
         Problem problem;
+        Precision precision;
         int64_t max_tokens;
         std::unique_ptr<moe_plan, PlanDeleter> plan;
     };
 
-    const moe_plan* plan_for(const Problem& problem, int64_t n_tokens);
+    const Planned& plan_for(const Problem& problem, int64_t n_tokens);  // until the next one
     moe_workspace* workspace_for(const moe_plan* plan, int64_t max_tokens);
     void set_routing_weights(const Tensor* weights, moe_experts_args& args);
     void set_input(const Projection& first, const Slots& slots, moe_experts_args& args);
@@ -58,6 +60,7 @@ class Experts {
     std::unique_ptr<moe_workspace, WorkspaceDeleter> workspace_;
     uint64_t workspace_bytes_ = 0;
     std::vector<int32_t> ids_;
+    std::vector<uint16_t> x_;  // in bfloat16
     std::vector<float> weights_, out_;
 };
 

@@ -2,6 +2,8 @@
 // of the panels of AVX2. All of them are held to their bounds in gemv_test.cpp.
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "libmoe/cpu/features.hpp"
 #include "libmoe/cpu/tile_permission.hpp"
 #include "tests/cpu/gemv_cases.hpp"
@@ -70,6 +72,29 @@ TEST(GemmAmx, IntegersHaveTheBitsOfAvx512AndBfloat16IsThatOfRoundedWeights) {
             }
     }
 }
+
+#if defined(__x86_64__) && !defined(MOE_EMULATE_AMX)
+// ggml gives its threads tiles once, and calls libmoe on them.
+TEST(GemmAmx, TilesOfTheCallerKeepTheirShapes) {
+    if (!has_amx() || !may_use_tiles()) GTEST_SKIP() << "no AMX";
+    using Shapes = std::array<uint8_t, 64>;
+    alignas(64) Shapes none{}, shapes{1};
+    shapes[16 + 2 * 5] = 28;  // bytes of a row of tile 5, and its rows
+    shapes[48 + 5] = 7;
+    const FormatTraits& traits = test::format_named("q4_k");
+    const Weights weights(traits, 32, 512);
+    for (const moe_type type : {MOE_TYPE_BF16, MOE_TYPE_F16})
+        for (const Shapes& caller : {shapes, none}) {
+            const Activations x(amx, traits.format, type, 24, 512, 0, Way::panels);
+            ASSERT_TRUE(kernels_of(amx, traits, x).enter);
+            alignas(64) Shapes before = caller, after{1};
+            asm volatile("ldtilecfg %0" : : "m"(before) : "memory");
+            project(amx, weights, x, 24);
+            asm volatile("sttilecfg %0\n\ttilerelease" : "=m"(after) : : "memory");
+            EXPECT_EQ(after, caller) << type_name(type);
+        }
+}
+#endif
 
 // Float32, and codes of eight bits that may have zero points.
 bool keeps_values(const moe_format& format) {

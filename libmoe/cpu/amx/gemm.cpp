@@ -28,8 +28,14 @@ constexpr TileShapes shapes_of(int first_operand, int first_weights, int weight_
     return shapes;
 }
 
-void leave() {
-    release_tiles();
+static_assert(sizeof(TileShapes) == saved_tiles_bytes);
+
+void enter(const TileShapes& shapes, std::byte* saved) {
+    get_tiles(*reinterpret_cast<TileShapes*>(saved));
+    configure_tiles(shapes);
+}
+void leave(const std::byte* saved) {
+    configure_tiles(*reinterpret_cast<const TileShapes*>(saved));
 }
 
 }  // namespace
@@ -46,7 +52,7 @@ namespace {
 
 struct TileKernel {
     PanelMultiply multiply;
-    void (*enter)();
+    void (*enter)(std::byte* saved);
 };
 
 template <int parts>

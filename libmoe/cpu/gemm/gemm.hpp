@@ -65,14 +65,17 @@ constexpr int64_t min_panel_rows = 8;
 // Kernels read float32 rows, or the integers, the bfloat16 or the words of quantized rows.
 enum class RowForm : uint8_t { floats, integers, bf16, words };
 
+constexpr int64_t saved_tiles_bytes = 64;
+
 struct GemmKernels {
     PanelDequantize dequantize;  // null: there are none
     PanelMultiply multiply;
     RowForm rows;
     int scale_columns = 0;  // of the panel under a scale; 0: it has no scales
     // Before the first call of multiply and after the last one, by the same thread; null: nothing.
-    void (*enter)() = nullptr;
-    void (*leave)() = nullptr;
+    // They keep the caller's tiles of AMX: ggml gives its threads theirs once and relies on them.
+    void (*enter)(std::byte* saved) = nullptr;
+    void (*leave)(const std::byte* saved) = nullptr;
     int64_t min_rows = min_panel_rows;
     PanelRound round = nullptr;  // between the two; null: multiply reads what dequantize made
     PanelMultiplyTiles multiply_tiles = nullptr;

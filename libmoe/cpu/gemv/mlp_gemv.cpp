@@ -134,7 +134,8 @@ class GemvMatrix {
         const int64_t tile_bytes = row_tile_bytes(padded);
         const std::byte* row_tiles =
             rows.tiles ? rows.tiles + tile.row / rows_of_tile * tile_bytes : nullptr;
-        if (gemm_.enter) gemm_.enter();
+        alignas(64) std::byte tiles_of_caller[saved_tiles_bytes];
+        if (gemm_.enter) gemm_.enter(tiles_of_caller);
         for (int64_t column = 0; column < padded; column += panel_columns) {
             const int64_t columns = std::min(panel_columns, padded - column);
             for (int64_t i = 0; i < gemm_.n_panels; ++i)
@@ -144,7 +145,7 @@ class GemvMatrix {
             else
                 gemm_.multiply(panels, part.weights, column, columns, x, tile.n, out);
         }
-        if (gemm_.leave) gemm_.leave();
+        if (gemm_.leave) gemm_.leave(tiles_of_caller);
         for (int64_t i = 0; in_strip && i < tile.n; ++i) {
             float* row = out + i * tile.row_step();
             std::copy(row + in_strip, row + tile.row_step(), row);

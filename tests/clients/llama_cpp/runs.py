@@ -70,11 +70,11 @@ class Files:
         return str(path)
 
 
-def run(version, tasks, has_plugin, folder):
+def run(version, tasks, has_plugin, folder, **variables):
     job = pathlib.Path(folder) / "tasks.json"
     job.write_text(json.dumps(tasks))
     results = pathlib.Path(folder) / f"results-{version}-{has_plugin}.npz"
-    environment = {name: value for name, value in os.environ.items() if name != "GGML_BACKEND_PATH"}
+    environment = {name: value for name, value in os.environ.items() if name != "GGML_BACKEND_PATH"} | variables
     if has_plugin:
         environment["GGML_BACKEND_PATH"] = PLUGIN
     command = [sys.executable, str(HERE / "run_models.py"), libraries(version), str(job), str(results)]

@@ -17,9 +17,9 @@ VERSIONS = (list(packages.VERSIONS)[0], list(packages.VERSIONS)[-1])
 
 
 class Options(runs.TestCase):
-    def run_each(self, version, case, options, has_plugin=True):
+    def run_each(self, version, case, options, has_plugin=True, **variables):
         tasks = [{"name": name, "path": self.files.path(case), **each} for name, each in options.items()]
-        return runs.run(version, tasks, has_plugin, self.folder.name)
+        return runs.run(version, tasks, has_plugin, self.folder.name, **variables)
 
     def both(self, results, name):
         return np.concatenate([results[f"{name}/prompt"], results[f"{name}/decode"]])
@@ -42,6 +42,23 @@ class Options(runs.TestCase):
         difference = np.abs(self.both(found, "one") - self.both(found, "two")).max()
         self.assertLessEqual(difference, 1e-5 * np.abs(self.both(found, "two")).max())
 
+    def test_activations(self):
+        case, logits = "qwen3moe-q4_K", {}
+        for form in ("", "bf16", "f32", "int8"):
+            logits[form] = self.both(self.run_each(VERSIONS[-1], case, {"a": {}}, MOE_GGML_ACTIVATIONS=form), "a")
+        np.testing.assert_array_equal(logits[""], logits["bf16"])
+        tasks = [{"name": "a", "path": self.files.path(case)}, {"name": "b", "path": self.files.path(case, as_f32=True)}]
+        found = runs.run(VERSIONS[-1], tasks, False, self.folder.name)
+        exact = self.both(found, "b")
+        # A token whose routing turns on the last digits is far off alone, so medians.
+        off = {form: np.median(np.abs(each - exact).max(axis=1)) for form, each in logits.items()}
+        off["stock"] = np.median(np.abs(self.both(found, "a") - exact).max(axis=1))
+        self.assertLess(off["f32"], 1e-5)
+        self.assertGreater(off["bf16"], 1e-4)
+        self.assertLess(off["bf16"], off["stock"] / 2)
+        self.assertLess(off["int8"], 2 * off["stock"])
+        self.assertNotEqual(off["int8"], off["bf16"])
+
     def test_a_long_prompt(self):
         # More tokens in one call than a first plan takes.
         options = {"long": {"sequences": 8, "tokens": 80}}
@@ -58,7 +75,8 @@ class Options(runs.TestCase):
         for version in VERSIONS:
             for case in ("qwen3moe-f32", "gpt-oss-f32", "odd-f32", "deepseek2-q4_K"):
                 with self.subTest(f"{version} {case}"):
-                    found = self.run_each(version, case, {"plain": {}, "watched": {"watch": "all"}})
+                    found = self.run_each(version, case, {"plain": {}, "watched": {"watch": "all"}},
+                                          MOE_GGML_ACTIVATIONS="f32")
                     counts = dict(zip(COUNTS, found["watched/counts"]))
                     self.assertEqual((counts["chains"], counts["slot_chains"]), (0, 0))
                     self.assertGreater(counts["matrices"], 0)
