@@ -16,7 +16,8 @@ TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q8_0": 8, "q4_K": 12, "q5_K": 13, "q6_K
 
 class Maker:
     """Keys and tensors of a model. Matrices are [rows, columns]; experts' are [experts, rows, columns], of the type that
-    is given for their role, and rounded to it also where they are then written in float32."""
+    is given for their role, and rounded to it also where they are then written in float32. Other matrices but the router's
+    are of the type that is given for "dense"."""
 
     def __init__(self, arch, quantize, formats, as_f32, seed=1):
         self.arch, self.quantize, self.formats, self.as_f32 = arch, quantize, formats, as_f32
@@ -49,13 +50,17 @@ class Maker:
 
     def matrix(self, name, *shape, scale=1.0):
         values = scale * self.random.standard_normal(shape) / np.sqrt(shape[-1])
-        self.tensors[name] = gguf_file.float_tensor(values)
+        kind = "f32" if "ffn_gate_inp" in name else self.formats.get("dense", "f32")
+        self.store(name, kind, values.astype(np.float32))
+
+    def store(self, name, kind, values):
+        data, rounded = self.quantize(kind, values)
+        is_float = self.as_f32 or kind == "f32"
+        self.tensors[name] = gguf_file.float_tensor(rounded) if is_float else (TYPES[kind], values.shape[::-1], data)
 
     def experts(self, name, role, *shape):
         values = (self.random.standard_normal(shape) / np.sqrt(shape[-1])).astype(np.float32)
-        kind = self.formats.get(role, self.formats.get("all", "f32"))
-        data, rounded = self.quantize(kind, values)
-        self.tensors[name] = gguf_file.float_tensor(rounded) if self.as_f32 else (TYPES[kind], shape[::-1], data)
+        self.store(name, self.formats.get(role, self.formats.get("all", "f32")), values)
 
     def ends(self, hidden):
         self.matrix("token_embd.weight", N_VOCABULARY, hidden, scale=np.sqrt(hidden))

@@ -38,6 +38,7 @@ CASES = {
     "deepseek2-q4_K": ("deepseek2", {"all": "q4_K", "down": "q6_K"}, {}, "3.14.2"),
     "merged-q4_K": ("deepseek2", {"all": "q4_K"}, {"is_merged": True}, "3.19.0"),
     "qwen3moe-nvfp4": ("qwen3moe", {"all": "nvfp4"}, {"has_scales": True}, "3.21.1"),
+    "dense-q4_K": ("qwen3moe", {"all": "q4_K", "dense": "q4_K"}, {}, "3.14.2"),
     "scales-q8_0": ("qwen3moe", {"all": "q8_0"}, {"has_scales": True}, "3.21.1"),
 }
 

@@ -42,6 +42,14 @@ class Options(runs.TestCase):
         difference = np.abs(self.both(found, "one") - self.both(found, "two")).max()
         self.assertLessEqual(difference, 1e-5 * np.abs(self.both(found, "two")).max())
 
+    def test_other_matrices_are_quantized(self):
+        # With AMX ggml multiplies them by tiles, between libmoe's.
+        options = {"long": {"sequences": 8, "tokens": 40}}
+        for version in VERSIONS:
+            stock = self.both(self.run_each(version, "dense-q4_K", options, has_plugin=False), "long")
+            found = self.both(self.run_each(version, "dense-q4_K", options), "long")
+            self.assertLess(np.median(np.abs(found - stock).max(axis=1)), 0.2)
+
     def test_activations(self):
         case, logits = "qwen3moe-q4_K", {}
         for form in ("", "bf16", "f32", "int8"):
