@@ -725,7 +725,8 @@ typedef enum moe_residency MOE_ENUM_BASE {
 } moe_residency;
 
 typedef enum moe_activation_quantization MOE_ENUM_BASE {
-    MOE_ACTIVATION_QUANTIZATION_NONE = 0, /* as given: a GEMV is within 1e-5 per token; of 16-bit activations on the CPU within 1e-4,
+    MOE_ACTIVATION_QUANTIZATION_NONE = 0, /* as given: a GEMV is within 1e-5 per token, relative L2 error (where terms cancel, of
+                                             |W| |x| / sqrt(columns)); of 16-bit activations on the CPU within 1e-4,
                                              and within 6e-3 (1e-2 where single values are a hundred times the others) where many
                                              rows in bfloat16 share weights that are rounded to bfloat16: those of a codebook, and
                                              with AMX all but float32 and codes of eight bits with zero points */
@@ -990,8 +991,9 @@ MOE_API moe_status MOE_CALL moe_workspace_status(moe_workspace *workspace, moe_w
  * Rows beyond *n_tokens_device are neither routed nor written. out must not overlap x, whether x is read or not, by as many rows
  * as the numbers on the host say: MOE_ERROR_INVALID_ARGUMENT. Columns of one buffer side by side do not overlap. Other buffers are
  * not compared. T = 0 does nothing. Same device, same plan, same input: the same bits, whatever the number of threads and the
- * caller's floating-point mode: CPU threads round to nearest and keep subnormals while they work, and leave the mode as it was. A
- * token whose slots are all skipped gives zero, or adds nothing. Duplicate ids add up. Flags are 0 or 1. An argument that the
+ * caller's floating-point mode: CPU threads round to nearest and keep subnormals while they work, and leave the mode as it was.
+ * Tiles of AMX keep the shapes that the caller gave them, and lose what they hold. A token whose slots are all skipped gives zero,
+ * or adds nothing. Duplicate ids add up. Flags are 0 or 1. An argument that the
  * call's mode has no use for has no effect, if nothing else is said: its type, its stride and its alignment are not looked at,
  * but for the stride of x where out must not overlap it.
  * n_threads is how many CPU threads a call may use, the calling one included: 1 is that thread alone; 0, or more than the runtime's
