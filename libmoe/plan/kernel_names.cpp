@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
+#include <iterator>
 #include <mutex>
 #include <new>
+#include <string_view>
 #include <utility>
 
 #include "libmoe/base/fmt.hpp"
@@ -23,24 +26,26 @@ struct KeptName {
 class KeptNames {
   public:
     ~KeptNames() {
-        while (first_) std::free(std::exchange(first_, first_->next));
+        for (KeptName*& first : first_)
+            while (first) std::free(std::exchange(first, first->next));
     }
     const char* keep(std::string_view text) {
+        KeptName*& first = first_[std::hash<std::string_view>()(text) % std::size(first_)];
         std::lock_guard lock(mutex_);
-        for (const KeptName* one = first_; one; one = one->next)
+        for (const KeptName* one = first; one; one = one->next)
             if (text == one->text) return one->text;
         auto* name = static_cast<KeptName*>(std::malloc(sizeof(KeptName) + text.size()));
         if (!name) throw std::bad_alloc();
-        name->next = first_;
+        name->next = first;
         std::memcpy(name->text, text.data(), text.size());
         name->text[text.size()] = '\0';
-        first_ = name;
+        first = name;
         return name->text;
     }
 
   private:
     std::mutex mutex_;
-    KeptName* first_ = nullptr;
+    KeptName* first_[256] = {};  // by their hash
 };
 
 cuda::KernelName intern(std::string_view text) {

@@ -64,7 +64,7 @@ TEST(GemmAmx, IntegersHaveTheBitsOfAvx512AndBfloat16IsThatOfRoundedWeights) {
     for (const FormatTraits& traits : known_formats()) {
         if (traits.format.pre_quant_scale || traits.format.nested_scales) continue;  // no panels
         for (const int64_t columns : columns_of(traits))
-            for (const Bound& bound : bounds) {
+            for (const Bound& bound : bounds()) {
                 const Activations x(amx, traits.format, bound.type, 1, columns, 0, Way::panels,
                                     bound.to_int8);
                 if (!kernels_of(amx, traits, x).enter) continue;

@@ -7,7 +7,9 @@
 
 #include <gtest/gtest.h>
 
+#include <iterator>
 #include <memory>
+#include <vector>
 
 #include "libmoe/cpu/features.hpp"
 #include "libmoe/cpu/gemv/mlp_gemv.hpp"
@@ -240,11 +242,19 @@ struct Bound {
     double error;  // of a token, as worst_error has it, for formats that take quantized rows
     bool to_int8 = false;
 };
-constexpr Bound bounds[] = {{MOE_TYPE_F32, 0, 1e-5},        {MOE_TYPE_F32, 100, 1e-5},
-                            {MOE_TYPE_BF16, 0, 1e-4},       {MOE_TYPE_BF16, 100, 3e-4},
-                            {MOE_TYPE_F16, 0, 1e-4},        {MOE_TYPE_F16, 100, 3e-4},
-                            {MOE_TYPE_BF16, 0, 3e-2, true}, {MOE_TYPE_BF16, 100, 1e-1, true},
-                            {MOE_TYPE_F32, 0, 3e-2, true}};
+constexpr Bound all_bounds[] = {{MOE_TYPE_F32, 0, 1e-5},        {MOE_TYPE_F32, 100, 1e-5},
+                                {MOE_TYPE_BF16, 0, 1e-4},       {MOE_TYPE_BF16, 100, 3e-4},
+                                {MOE_TYPE_F16, 0, 1e-4},        {MOE_TYPE_F16, 100, 3e-4},
+                                {MOE_TYPE_BF16, 0, 3e-2, true}, {MOE_TYPE_BF16, 100, 1e-1, true},
+                                {MOE_TYPE_F32, 0, 3e-2, true}};
+// Sanitizers watch addresses, which outliers do not change.
+inline std::vector<Bound> bounds() {
+    std::vector<Bound> all(std::begin(all_bounds), std::end(all_bounds));
+#if defined(__SANITIZE_ADDRESS__)
+    std::erase_if(all, [](const Bound& bound) { return bound.outlier != 0; });
+#endif
+    return all;
+}
 
 // Panels of bfloat16 hold the values of a codebook rounded, and those of AMX all values.
 bool rounds_values(Arithmetic arithmetic, const moe_format& format, const InputRows<float>& rows);

@@ -21,7 +21,7 @@ void check_format(Arithmetic arithmetic, const FormatTraits& traits, int64_t col
     const int64_t rows = rows_of(traits.format, 37);
     Weights weights(traits, rows, columns);
     if (interleaved) weights.interleave();
-    for (const Bound& bound : bounds)
+    for (const Bound& bound : bounds())
         for (const int64_t n : tokens_of(way, columns)) {
             const Activations x(arithmetic, weights.matrix, bound.type, n, bound.outlier, way,
                                 bound.to_int8);
@@ -411,7 +411,7 @@ TEST(Gemv, FormatsWithoutAKernelAreDecoded) {
 void check_part(Arithmetic arithmetic, const FormatTraits& traits, const Weights& weights,
                 const Matrix& part) {
     const std::vector<float> values = test::decode_all(part, *part.traits);
-    for (const Bound& bound : bounds)
+    for (const Bound& bound : bounds())
         for (const Way way : ways) {
             const Activations x(arithmetic, traits.format, bound.type, 3, part.columns,
                                 bound.outlier, way, bound.to_int8);
