@@ -41,7 +41,7 @@ class LargeMaker(models.Maker):
 
     def quantized(self, name, kind, shape, scale=1.0):
         values = (scale * self.random.standard_normal(shape, dtype="float32") / shape[-1] ** 0.5).astype("float32")
-        self.tensors[name] = (models.TYPES[kind], shape[::-1], self.quantize(kind, values)[0])
+        self.store(name, kind, values)
 
     def experts(self, name, role, *shape):
         is_fine = role == "down" and int(name.split(".")[1]) % 2 == 0
