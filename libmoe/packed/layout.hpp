@@ -176,7 +176,7 @@ constexpr int64_t most_table_columns = 24576;
 // One matrix per expert, as kernels take it.
 struct PackedMatrix {
     const std::byte* data;      // expert 0, tile 0; aligned to 128 bytes
-    int64_t expert_stride;      // bytes
+    int64_t expert_stride;      // bytes, a multiple of 128
     const float* global_scale;  // [experts][2], of rows 0 to 7 and 8 to 15 of every tile; null: one
     const float* codebook;      // kbit: [experts][2][32], 2^bits values used, likewise
     const uint32_t* columns;    // [experts][2][k], likewise, both halves the same; null: none

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <utility>
 
 #include "libmoe/base/reciprocal.hpp"
@@ -25,8 +26,11 @@ constexpr int32_t max_stages = 32;  // a lane of the warp for each
 constexpr int32_t divide_up(int32_t a, int32_t b) {
     return (a + b - 1) / b;
 }
+constexpr int32_t align_to(int32_t bytes, int32_t alignment) {
+    return (bytes + alignment - 1) / alignment * alignment;
+}
 constexpr int32_t align_128(int32_t bytes) {
-    return (bytes + 127) / 128 * 128;
+    return align_to(bytes, 128);
 }
 
 int32_t min_split_blocks_of(PackedType type) {
@@ -35,13 +39,40 @@ int32_t min_split_blocks_of(PackedType type) {
 int32_t min_split_bytes_of(PackedType type) {
     return min_split_blocks_of(type) * block_bytes(type, 4);
 }
-// Bytes of a pipeline stage: codes and scales of k_block_splits splits.
-int32_t stage_bytes_of(PackedType type, int32_t k_block_splits) {
-    if (!is_grid(type)) return k_block_splits * min_split_bytes_of(type);
-    return cuda::grid_records_of(type, 64, k_block_splits).stage_bytes;
-}
 int32_t splits_of(const PackedMatrix& matrix) {
     return matrix.k / (64 * min_split_blocks_of(matrix.type));
+}
+
+// The bits by which addresses of k_blocks differ in their lines; k_blocks begin at multiples of
+// `every` splits of a tile. Kernels find where a tile begins from the number of its work item,
+// which counts on from slot to slot, so that the tiles of a slot must end with a line.
+uint8_t line_mask_of(const PackedMatrix& matrix, int32_t every, const GemvTuning& tuning) {
+    constexpr uint32_t line = 128, vector = 16;
+    if (!tuning.copies_in_lines || !cuda::gemv_copies_in_lines(matrix.type)) return 0;
+    const auto tile = static_cast<uint32_t>(matrix.tile_stride());
+    if (tile * static_cast<uint32_t>(matrix.n_tiles) % line != 0) return 0;
+    auto begins = static_cast<uint32_t>(every * min_split_bytes_of(matrix.type));
+    if (is_grid(matrix.type)) {
+        const auto front = static_cast<uint32_t>(grid_front_bytes(matrix.type));
+        const int32_t unit = grid_unit_blocks(matrix.type);
+        begins = every % unit == 0 ? begins + static_cast<uint32_t>(every / unit) * front
+                                   : begins | front;
+    }
+    const uint32_t bits = (tile | begins | line) & ~(vector - 1);
+    const uint32_t power_of_two = bits & (0u - bits);  // the largest that divides all
+    return static_cast<uint8_t>(line - power_of_two);
+}
+
+// Sizes the pipeline's stages for k_block_splits splits of codes and scales.
+void lay_out_stage(GemvTiling& tiling, const PackedMatrix& matrix, int32_t every,
+                   const GemvTuning& tuning) {
+    const PackedType type = matrix.type;
+    tiling.line_mask = line_mask_of(matrix, every, tuning);
+    const int32_t alignment = tiling.line_mask == 0 ? 16 : 128;
+    const int32_t copied = is_grid(type) ? cuda::staged_grid_bytes(type, tiling.k_block_splits)
+                                         : tiling.k_block_splits * min_split_bytes_of(type);
+    tiling.stage_bytes = align_to(
+        align_to(copied + tiling.line_mask, 16) + cuda::staged_record_bytes(type), alignment);
 }
 
 bool has_whole_splits(const PackedMatrix& matrix) {
@@ -116,13 +147,13 @@ SmemLimits gate_up_smem_limits(const GemvProblem& problem, const GemvTuning& tun
 }
 
 // The pipeline gets the rest of the budget, for at most n_items stages.
-void lay_out_pipeline(GemvTiling& tiling, SmemPlan plan, int32_t stage_bytes, int32_t n_items,
+void lay_out_pipeline(GemvTiling& tiling, SmemPlan plan, int32_t n_items,
                       const SmemLimits& limits) {
     const int32_t max_n = std::clamp(n_items, 1, max_stages);
     tiling.shared.barriers = plan.take(8 * tiling.n_warps * max_n);
-    tiling.n_stages =
-        std::clamp((limits.max_bytes - plan.used) / (tiling.n_warps * stage_bytes), 1, max_n);
-    tiling.shared.pipeline = plan.take(tiling.n_warps * tiling.n_stages * stage_bytes);
+    tiling.n_stages = std::clamp(
+        (limits.max_bytes - plan.used) / (tiling.n_warps * tiling.stage_bytes), 1, max_n);
+    tiling.shared.pipeline = plan.take(tiling.n_warps * tiling.n_stages * tiling.stage_bytes);
     tiling.shared.total = std::max(plan.used, limits.min_bytes);
 }
 
@@ -174,7 +205,7 @@ void choose_split_k_groups(const GemvProblem& problem, GemvTiling& tiling) {
 
 // gate_up with stages of at most k_block_bytes.
 GemvTiling lay_out_gate_up(const GemvProblem& problem, GemvTiling tiling, int32_t k_block_bytes,
-                           const SmemLimits& limits) {
+                           const GemvTuning& tuning, const SmemLimits& limits) {
     const PackedMatrix& matrix = problem.gate_up;
     const int32_t min_split_bytes = min_split_bytes_of(matrix.type);
     const int32_t part = divide_up(splits_of(matrix), tiling.group_warps);
@@ -184,6 +215,9 @@ GemvTiling lay_out_gate_up(const GemvProblem& problem, GemvTiling tiling, int32_
         tiling.k_block_splits += tiling.k_block_splits & 1;
     tiling.n_k_blocks = divide_up(part, tiling.k_block_splits);
     tiling.k_block_reciprocal = reciprocal_of(tiling.n_k_blocks);
+    const bool slices_are_alike = splits_of(matrix) % tiling.group_warps == 0;
+    lay_out_stage(tiling, matrix, slices_are_alike ? std::gcd(part, tiling.k_block_splits) : 1,
+                  tuning);
 
     const int32_t work_items = work_items_of_group(problem, tiling);
     const int32_t group = 2 * tiling.group_warps;
@@ -201,8 +235,7 @@ GemvTiling lay_out_gate_up(const GemvProblem& problem, GemvTiling tiling, int32_
     tiling.shared.codebooks = plan.take(tables_bytes(matrix.type, tiling.codebook_mode, slots));
     tiling.shared.terms = plan.take(12 * 32 * tiling.n_warps);
     tiling.shared.largest = plan.take(tiling.n_groups > 1 ? 4 * tiling.n_warps : 0);
-    lay_out_pipeline(tiling, plan, stage_bytes_of(matrix.type, tiling.k_block_splits),
-                     work_items * tiling.n_k_blocks, limits);
+    lay_out_pipeline(tiling, plan, work_items * tiling.n_k_blocks, limits);
     tiling.is_resident = tiling.n_k_blocks == 1 && tiling.n_stages >= work_items;
     return tiling;
 }
@@ -221,14 +254,14 @@ GemvTiling tile_gate_up(const DeviceFacts& device, const GemvProblem& of_call,
     divide_warps(tiling, std::min(limits.max_warps, splits_of(matrix)), 1);
     if (is_large(problem, tuning)) choose_split_k_groups(problem, tiling);
     int32_t bytes = limits.k_block_bytes;
-    GemvTiling whole = lay_out_gate_up(problem, tiling, bytes, limits);
+    GemvTiling whole = lay_out_gate_up(problem, tiling, bytes, tuning, limits);
     while (whole.shared.total > device.shared_bytes && tiling.n_warps > 4) {
         divide_warps(tiling, tiling.n_warps / 2, 1);
-        whole = lay_out_gate_up(problem, tiling, bytes, limits);
+        whole = lay_out_gate_up(problem, tiling, bytes, tuning, limits);
     }
     const bool single = problem.n_slots * matrix.n_tiles <= tiling.n_blocks;
     while (whole.n_stages == 1 && whole.k_block_splits > 1 && !(single && whole.n_k_blocks == 1))
-        whole = lay_out_gate_up(problem, tiling, bytes /= 2, limits);
+        whole = lay_out_gate_up(problem, tiling, bytes /= 2, tuning, limits);
     return whole;
 }
 
@@ -254,6 +287,7 @@ GemvTiling lay_out_down(const GemvProblem& problem, GemvTiling tiling, const Gem
     tiling.pass_slices =
         n_slices <= fits ? n_slices : std::max(1, fits / tiling.n_warps) * tiling.n_warps;
     tiling.k_block_reciprocal = reciprocal_of(tiling.n_k_blocks);
+    lay_out_stage(tiling, matrix, tiling.k_block_splits, tuning);
     const int32_t n_tiles = tiles_of_block(problem, tiling);
     SmemPlan plan;
     tiling.shared.zeros = plan.take(128);
@@ -269,8 +303,7 @@ GemvTiling lay_out_down(const GemvProblem& problem, GemvTiling tiling, const Gem
         plan.take(tables_bytes(matrix.type, tiling.codebook_mode, problem.n_slots));
     tiling.shared.slice_scales = plan.take(4 * std::min(tiling.pass_slices, n_slices));
     tiling.shared.gate = plan.take(problem.has_shared_gate ? 4 * tiling.n_warps : 0);
-    lay_out_pipeline(tiling, plan, stage_bytes_of(matrix.type, tiling.k_block_splits),
-                     n_tiles * divide_up(n_slices, tiling.n_warps), limits);
+    lay_out_pipeline(tiling, plan, n_tiles * divide_up(n_slices, tiling.n_warps), limits);
     return tiling;
 }
 

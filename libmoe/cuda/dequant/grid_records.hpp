@@ -45,9 +45,6 @@ struct GridRecords {
     int32_t zero_offset = 0;    // is added to a stored zero point, or is the zero point
     uint32_t group_blocks = 0;  // that have the same scales; 1 also where a block has several
     bool are_whole = false;     // no group ends within a block
-    // A stage of gemv has records that are copied apart at `apart`, and so many bytes with them.
-    int32_t apart = 0;
-    int32_t stage_bytes = 0;
 
     MOE_HOST_DEVICE int32_t codes(int32_t block) const {
         return block * block_bytes + (block >> unit_shift) * front_bytes + front_bytes;
@@ -74,7 +71,13 @@ struct GridRecords {
     }
     // Copies are of whole vectors of 16 bytes.
     MOE_HOST_DEVICE static int32_t align_down(int32_t offset) { return offset & ~15; }
-    MOE_HOST_DEVICE static int32_t align_up(int32_t offset) { return (offset + 15) & ~15; }
+    MOE_HOST_DEVICE static constexpr int32_t align_up(int32_t offset) {
+        return (offset + 15) & ~15;
+    }
+    // The bytes for a front that is copied apart, wherever it begins in a vector.
+    MOE_HOST_DEVICE static constexpr int32_t room_apart(int32_t front) {
+        return align_up(front) + 16;
+    }
 };
 
 // The most bytes that n blocks of a tile take in a stage, wherever they begin.
@@ -83,17 +86,16 @@ constexpr int32_t staged_grid_bytes(PackedType type, int32_t n) {
     const int32_t aligned = grid_front_bytes(type) % 16 == 0 ? 0 : 16;
     return n * block_code_bytes(type, 4) + fronts * grid_front_bytes(type) + aligned;
 }
-// Records that are copied apart take so many bytes of a stage.
+// Records that gemv copies apart, of a unit that began before the stage, take so many bytes of it.
 constexpr int32_t staged_record_bytes(PackedType type) {
-    return is_grid(type) ? (grid_front_bytes(type) + 15) / 16 * 16 + 16 : 0;
+    if (!is_grid(type) || grid_unit_blocks(type) == 1) return 0;
+    return GridRecords::room_apart(grid_front_bytes(type));
 }
 
-// of_stage: blocks of a stage of gemv.
-constexpr GridRecords grid_records_of(PackedType type, int64_t k, int32_t of_stage = 1) {
+constexpr GridRecords grid_records_of(PackedType type, int64_t k) {
     if (!is_grid(type)) return {};
     const int32_t group = grid_group(type), columns = grid_record_columns(type);
     const bool is_middle = grid_zero_of(type) == GridZero::middle;
-    const int32_t apart = (staged_grid_bytes(type, of_stage) + 15) / 16 * 16;
     return {static_cast<int32_t>(tile_bytes(type, k)),
             block_code_bytes(type, 4),
             grid_front_bytes(type),
@@ -112,9 +114,7 @@ constexpr GridRecords grid_records_of(PackedType type, int64_t k, int32_t of_sta
             group == 0        ? 1u << 30
             : group % 64 == 0 ? static_cast<uint32_t>(group / 64)
                               : 1u,
-            group % 64 == 0,
-            apart,
-            apart + staged_record_bytes(type)};
+            group % 64 == 0};
 }
 
 }  // namespace moe::cuda

@@ -1,6 +1,7 @@
 // A shared-memory pipeline of one warp. Asynchronous copies fill its stages, and no block barrier
 // is needed. Item i goes to stage i % n_stages. Every lane waits for an item; after __syncwarp the
-// warp refills the stage.
+// warp refills the stage. An item begins line_mask bytes behind its stage at most: those bits of
+// its address.
 //   BulkPipeline   sm_90: one lane issues a bulk copy per stage
 //   AsyncPipeline  sm_80: all lanes issue cp.async of 16 bytes; wait_all_copies waits for these,
 //                  too
@@ -32,7 +33,7 @@ struct TwoCopyItem {
 
 class StreamPipeline {
   public:
-    // Waits for the current item and returns its shared address.
+    // Waits for the current item and returns the shared address of its stage.
     __device__ uint32_t wait() const {
         mbarrier_wait(barrier(stage_), parity_);
         return data(stage_);
@@ -55,26 +56,37 @@ class StreamPipeline {
     // barriers: 8 n_stages bytes, data: n_stages * stage_bytes; both belong to this warp alone.
     // n_stages is at most 32.
     __device__ StreamPipeline(uint32_t barriers, uint32_t data, int32_t n_stages,
-                              int32_t stage_bytes, uint32_t arrivals)
-        : barriers_(barriers), data_(data), n_stages_(n_stages), stage_bytes_(stage_bytes) {
+                              int32_t stage_bytes, uint32_t line_mask, uint32_t arrivals)
+        : barriers_(barriers),
+          data_(data),
+          n_stages_(n_stages),
+          stage_bytes_(stage_bytes),
+          line_mask_(line_mask) {
         if (lane_index() < n_stages) mbarrier_init(barrier(lane_index()), arrivals);
     }
     __device__ uint32_t barrier(int32_t stage) const { return barriers_ + 8 * stage; }
     __device__ uint32_t data(int32_t stage) const { return data_ + stage * stage_bytes_; }
+    // Where an item goes.
+    __device__ uint32_t place(int32_t stage, const void* from) const {
+        return data(stage) +
+               (static_cast<uint32_t>(reinterpret_cast<uintptr_t>(from)) & line_mask_);
+    }
     __device__ int32_t stage() const { return stage_; }
     __device__ int32_t n_stages() const { return n_stages_; }
 
   private:
     uint32_t barriers_, data_;
     int32_t n_stages_, stage_bytes_;
+    uint32_t line_mask_;
     int32_t stage_ = 0;
     uint32_t parity_ = 0;
 };
 
 class BulkPipeline : public StreamPipeline {
   public:
-    __device__ BulkPipeline(uint32_t barriers, uint32_t data, int32_t n_stages, int32_t stage_bytes)
-        : StreamPipeline(barriers, data, n_stages, stage_bytes, 1) {
+    __device__ BulkPipeline(uint32_t barriers, uint32_t data, int32_t n_stages, int32_t stage_bytes,
+                            uint32_t line_mask)
+        : StreamPipeline(barriers, data, n_stages, stage_bytes, line_mask, 1) {
         mbarrier_fence_init();
         __syncwarp();
     }
@@ -107,15 +119,15 @@ class BulkPipeline : public StreamPipeline {
             mbarrier_expect(barrier(stage), bytes);
             if (bytes == 0) return;
         }
-        bulk_load_once(data(stage), item.from, bytes, barrier(stage));
+        bulk_load_once(place(stage, item.from), item.from, bytes, barrier(stage));
     }
 };
 
 class AsyncPipeline : public StreamPipeline {
   public:
     __device__ AsyncPipeline(uint32_t barriers, uint32_t data, int32_t n_stages,
-                             int32_t stage_bytes)
-        : StreamPipeline(barriers, data, n_stages, stage_bytes, 32) {
+                             int32_t stage_bytes, uint32_t line_mask)
+        : StreamPipeline(barriers, data, n_stages, stage_bytes, line_mask, 32) {
         __syncwarp();
     }
     // begin and refill have the contract of BulkPipeline.
@@ -153,7 +165,7 @@ class AsyncPipeline : public StreamPipeline {
     }
     template <class Item>
     __device__ void fill(int32_t stage, const Item& item) const {
-        copy(data(stage), item.from, item.bytes);
+        copy(place(stage, item.from), item.from, item.bytes);
         if constexpr (Item::has_second)
             copy(data(stage) + item.second_at, item.second, item.second_bytes);
         arrive_after_copies(barrier(stage));

@@ -100,10 +100,6 @@ void gather_h(const GemvArgs& args, GemvDownParams& down, cudaStream_t stream) {
     down.h = args.slot_rows.rows;
 }
 
-GridRecords records_of(const PackedMatrix& matrix, const GemvTiling& tiling) {
-    return grid_records_of(matrix.type, matrix.k, tiling.k_block_splits);
-}
-
 template <class Params>
 void launch_tiled(const KernelName& name, const void* function, Params& params, int32_t n_tokens,
                   cudaStream_t stream) {
@@ -185,7 +181,7 @@ void run_gemv(const GemvLaunch& launch, const GemvArgs& args, cudaStream_t strea
                              args.weight_on_input || args.gate_bias || args.up_bias,
                              args.h_type == MOE_TYPE_F16 ? 1.0f : launch.h_scale,
                              {},
-                             records_of(args.gate_up, launch.gate_up)};
+                             grid_records_of(args.gate_up.type, args.gate_up.k)};
     int32_t n_rows = args.n_tokens;  // of the grids of gate and up
     if (gathers_x(launch, args)) {
         gather_x(args, gate_up, stream);
@@ -212,14 +208,14 @@ void run_gemv(const GemvLaunch& launch, const GemvArgs& args, cudaStream_t strea
                         args.weight_on_input,
                         args.accumulate,
                         args.keeps_absent,
-                        records_of(args.down, launch.down)};
+                        grid_records_of(args.down.type, args.down.k)};
     launch_tiled(launch.gate_up_name, launch.gate_up_function, gate_up, n_rows, stream);
     if (is_pair) {
         GemvGateUpParams up = gate_up;
         up.matrix = args.up;
         up.tiling = launch.up;
         up.role = GateUpRole::up_after_gate;
-        up.records = records_of(args.up, launch.up);
+        up.records = grid_records_of(args.up.type, args.up.k);
         for (L2Prefetch& ahead : up.ahead) ahead = {};
         launch_tiled(launch.up_name, launch.up_function, up, args.n_tokens, stream);
     }

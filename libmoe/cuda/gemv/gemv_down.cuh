@@ -71,10 +71,11 @@ struct DownSlices {
                                 split_offset<Dequant>(call, split_of_tile);
         return stage_item<Dequant>(call, from, split_of_tile, splits(c));
     }
-    // The slice's k_block, which has arrived at shared address `at`.
-    __device__ __forceinline__ typename Dequant::KBlock arrived(uint32_t at, int32_t slice) const {
+    // The k_block of a tile and slice, which has arrived in the stage at this shared address.
+    __device__ __forceinline__ typename Dequant::KBlock arrived(uint32_t stage, int32_t tile,
+                                                                int32_t slice) const {
         return k_block_at<Dequant>(
-            call, at, k_block(slice) * call.tiling.k_block_splits * Dequant::min_split);
+            call, stage, tile, k_block(slice) * call.tiling.k_block_splits * Dequant::min_split);
     }
 };
 
@@ -483,8 +484,9 @@ struct DownWarp {
             float total[2] = {};
             for (int32_t slice = pass + warp; slice < pass_end; slice += tiling().n_warps) {
                 float acc[2] = {early_acc[0], early_acc[1]};
-                add_k_block<Dequant>(slices.arrived(pipeline.wait(), slice), done, blocks_of(slice),
-                                     x_block(slice), addresses, lane, tables_of(slice), acc);
+                add_k_block<Dequant>(slices.arrived(pipeline.wait(), tile, slice), done,
+                                     blocks_of(slice), x_block(slice), addresses, lane,
+                                     tables_of(slice), acc);
                 done = 0;
                 early_acc[0] = early_acc[1] = 0.0f;
                 refill();
@@ -523,12 +525,11 @@ __global__ void __maxnreg__(down_registers) gemv_down(const __grid_constant__ Ge
     const uint32_t base = shared_address(shared);
     const int32_t warp = static_cast<int32_t>(threadIdx.x) >> 5;
     const int32_t lane = static_cast<int32_t>(threadIdx.x) & 31;
-    const int32_t stage_bytes = stage_bytes_of<Dequant>(call);
     int32_t* slot_list =
         reinterpret_cast<int32_t*>(shared + tiling.shared.slots) + max_gemv_slots * warp;
     Pipeline pipeline(base + tiling.shared.barriers + 8 * tiling.n_stages * warp,
-                      base + tiling.shared.pipeline + tiling.n_stages * stage_bytes * warp,
-                      tiling.n_stages, stage_bytes);
+                      base + tiling.shared.pipeline + tiling.n_stages * tiling.stage_bytes * warp,
+                      tiling.n_stages, tiling.stage_bytes, line_mask_of<Dequant>(tiling));
     if (tiling.cluster > 1) cluster_arrive();
     fetch_parameter(call);
 
@@ -563,8 +564,9 @@ __global__ void __maxnreg__(down_registers) gemv_down(const __grid_constant__ Ge
     const int32_t own_slice = work.first_slice + warp;
     EarlyBlocks<Dequant> early;
     if (own_slice < worker.pass_end)
-        early.dequantize(slices.arrived(pipeline.wait(), own_slice), worker.blocks_of(own_slice),
-                         lane, worker.tables_of(own_slice), worker.addresses.has_low);
+        early.dequantize(slices.arrived(pipeline.wait(), work.first_tile, own_slice),
+                         worker.blocks_of(own_slice), lane, worker.tables_of(own_slice),
+                         worker.addresses.has_low);
     HSlice<Dequant> first_h = worker.h_of(own_slice);
     HSlice<Dequant> second_h = worker.h_of(own_slice + tiling.n_warps);
     first_h.compute();

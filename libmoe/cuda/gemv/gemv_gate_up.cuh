@@ -379,7 +379,8 @@ struct GateUpWarp {
         if (call.tiling.is_resident) {
             for (int32_t work_item = begin; work_item < end; ++work_item) {
                 float acc[2] = {};
-                const auto k_block = k_block_at<Dequant>(call, pipeline.wait_once(), first_block());
+                const auto k_block =
+                    k_block_at<Dequant>(call, pipeline.wait_once(), work_item, first_block());
                 add_k_block<Dequant>(k_block, 0, k_blocks.n_splits * Dequant::min_split,
                                      first_block(), addresses, lane, tables_of(work_item), acc);
                 store(work_item, acc);
@@ -408,7 +409,7 @@ struct GateUpWarp {
         for (int32_t k_block = 0; k_block < call.tiling.n_k_blocks; ++k_block) {
             const int32_t block =
                 first_block() + k_block * call.tiling.k_block_splits * Dequant::min_split;
-            add_k_block<Dequant>(k_block_at<Dequant>(call, pipeline.wait(), block), 0,
+            add_k_block<Dequant>(k_block_at<Dequant>(call, pipeline.wait(), work_item, block), 0,
                                  k_blocks.splits(k_block) * Dequant::min_split, block, addresses,
                                  lane, tables_of(work_item), acc);
             __syncwarp();
@@ -430,12 +431,11 @@ __global__ void __maxnreg__(Group::registers)
     const int32_t thread = static_cast<int32_t>(threadIdx.x);
     const int32_t warp = thread >> 5;
     const int32_t lane = thread & 31;
-    const int32_t stage_bytes = stage_bytes_of<Dequant>(call);
     int32_t* slot_list =
         reinterpret_cast<int32_t*>(shared + tiling.shared.slots) + max_gemv_slots * warp;
     Pipeline pipeline(base + tiling.shared.barriers + 8 * tiling.n_stages * warp,
-                      base + tiling.shared.pipeline + tiling.n_stages * stage_bytes * warp,
-                      tiling.n_stages, stage_bytes);
+                      base + tiling.shared.pipeline + tiling.n_stages * tiling.stage_bytes * warp,
+                      tiling.n_stages, tiling.stage_bytes, line_mask_of<Dequant>(tiling));
 
     fetch_parameter(call);
     if (thread < n_gemv_prefetches) prefetch_to_l2<Pipeline>(call.ahead[thread]);

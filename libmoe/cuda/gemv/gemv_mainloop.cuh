@@ -172,14 +172,6 @@ constexpr bool brings_records = is_grid(Dequant::type);
 template <class Dequant>
 using StageItem = std::conditional_t<brings_records<Dequant>, TwoCopyItem, StreamItem>;
 
-template <class Dequant, class Params>
-__device__ __forceinline__ int32_t stage_bytes_of(const Params& call) {
-    if constexpr (brings_records<Dequant>)
-        return call.records.stage_bytes;
-    else
-        return call.tiling.k_block_splits * Dequant::min_split_bytes;
-}
-
 // From a tile to what comes with a split of it.
 template <class Dequant, class Params>
 __device__ __forceinline__ int32_t split_offset(const Params& call, int32_t split) {
@@ -206,6 +198,12 @@ __device__ __forceinline__ int32_t align_up(int32_t offset) {
     return code_bits(Dequant::type) > 3 ? offset : GridRecords::align_up(offset);
 }
 
+// Where a stage has the records that are copied apart.
+template <class Params>
+__device__ __forceinline__ int32_t records_apart(const Params& call) {
+    return call.tiling.stage_bytes - GridRecords::room_apart(call.records.front_bytes);
+}
+
 // The copy of n splits of a tile, at least one; `from` is where split first_split of it is. Where a
 // grid's stage begins within a unit, the records of this are copied apart.
 template <class Dequant, class Params>
@@ -222,7 +220,7 @@ __device__ __forceinline__ StageItem<Dequant> stage_item(const Params& call, con
             const int32_t aligned_records = align_down<Dequant>(records);
             item.second = from - (begin - aligned_records);
             item.second_bytes = align_up<Dequant>(records + grid.front_bytes) - aligned_records;
-            item.second_at = grid.apart;
+            item.second_at = records_apart(call);
         }
     } else {
         item.from = from;
@@ -231,19 +229,31 @@ __device__ __forceinline__ StageItem<Dequant> stage_item(const Params& call, con
     return item;
 }
 
-// A k_block that has arrived at shared address `at`; first_block is its first of 64 k in the
-// matrix.
+template <class Dequant>
+__device__ __forceinline__ uint32_t line_mask_of(const GemvTiling& tiling) {
+    return gemv_copies_in_lines(Dequant::type) ? tiling.line_mask : 0;
+}
+
+// A k_block that has arrived in the stage at this shared address; first_block is its first of 64 k
+// in the matrix. `tile` counts the tiles of one matrix, or of several through.
 template <class Dequant, class Params>
-__device__ __forceinline__ typename Dequant::KBlock k_block_at(const Params& call, uint32_t at,
-                                                               int32_t first_block) {
+__device__ __forceinline__ typename Dequant::KBlock k_block_at(const Params& call, uint32_t stage,
+                                                               int32_t tile, int32_t first_block) {
+    const auto in_line = [&](uint32_t begin) {
+        const int32_t tile_splits = call.matrix.k / (64 * Dequant::min_split);
+        const auto stride = static_cast<uint32_t>(tile_stride_of<Dequant>(call, tile_splits));
+        return (static_cast<uint32_t>(tile) * stride + begin) & line_mask_of<Dequant>(call.tiling);
+    };
     if constexpr (brings_records<Dequant>) {
         const GridRecords& grid = call.records;
+        const auto begin = static_cast<uint32_t>(align_down<Dequant>(grid.begin(first_block)));
         const int32_t records = grid.records(first_block);
         const int32_t in_vector = records - align_down<Dequant>(records);
-        return {at - static_cast<uint32_t>(align_down<Dequant>(grid.begin(first_block))),
-                at + static_cast<uint32_t>(grid.apart + in_vector), first_block, grid};
+        return {stage + in_line(begin) - begin,
+                stage + static_cast<uint32_t>(records_apart(call) + in_vector), first_block, grid};
     } else {
-        return at;
+        return stage + in_line(static_cast<uint32_t>(
+                           split_offset<Dequant>(call, first_block / Dequant::min_split)));
     }
 }
 

@@ -6,6 +6,13 @@
 
 namespace moe::cuda {
 
+// Bulk copies are slow unless both addresses are equal modulo a line of 128 bytes. So k_blocks of
+// types whose bytes begin anywhere in a line begin there in their stage, too. With those that begin
+// at a few places of it the instructions take as long as is gained (bench/notes/gemv.md).
+constexpr bool gemv_copies_in_lines(PackedType type) {
+    return is_grid(type) || type == PackedType::e4m3;
+}
+
 constexpr int32_t max_gemv_slots = 64;     // of a token: top_k and the shared expert
 constexpr int32_t max_gemv_batch = 16;     // tokens of a launch
 constexpr int32_t max_split_k_groups = 8;  // each has a named barrier of its own
@@ -41,8 +48,11 @@ struct GemvTiling {
     int32_t k_block_splits = 1;
     int32_t n_k_blocks = 1;  // of a warp's part of a tile; down: of a slot's
     int32_t n_stages = 1;
+    int32_t stage_bytes = 0;   // of a warp; of a grid the last ones are for records copied apart
     bool is_resident = false;  // gate and up: the pipeline holds all that a warp reads
-    int32_t pass_slices = 1;   // down: (slot, k_block) pairs whose h is in shared memory at a time
+    // A k_block begins so far behind the beginning of its stage: these bits of its address.
+    uint8_t line_mask = 0;
+    int32_t pass_slices = 1;  // down: (slot, k_block) pairs whose h is in shared memory at a time
     // From the operands of x or h to their low parts, where a float16 is the sum of two bfloat16
     // operands; 0: operands have one part.
     int32_t low_part = 0;

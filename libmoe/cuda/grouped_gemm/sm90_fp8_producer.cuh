@@ -19,7 +19,7 @@ struct Fp8StageCopy {
 
     const Sm90Call& gemm;
     uint32_t lane, n_weight_tiles, n_rows;  // n_rows 0: the tokens come otherwise
-    Fp8PackedTile<type> tile;               // this lane's
+    PackedTile<type> tile;                  // this lane's
     const std::byte* tokens;                // the lane's part of the tokens, in block 0
     int64_t tokens_step;
 
@@ -41,15 +41,14 @@ struct Fp8StageCopy {
 
     __device__ __forceinline__ void load_weights(const Pipeline& at, uint32_t block) const {
         const uint32_t n_blocks = min(2u, weight_blocks(gemm) - 2 * block);
-        const uint32_t begin = tile.begin(2 * block);
-        const uint32_t n = tile.end(2 * block, n_blocks) - begin;
+        const uint32_t n = tile.bytes(2 * block, n_blocks);
         if (lane == 0)
             mbarrier_expect(at.full(), n_weight_tiles * n + n_rows * (fp8_block_columns + 4));
         __syncwarp();
         if (lane >= n_weight_tiles) return;
         const uint32_t to =
-            at.data() + Shared::tiles + lane * Shared::tile_bytes + tile.in_line(2 * block);
-        bulk_load_once(to, tile.data + begin, n, at.full());
+            at.data() + Shared::tiles + lane * Shared::tile_bytes + tile.in_room(2 * block, 2);
+        bulk_load_once(to, tile.data + tile.begin(2 * block), n, at.full());
     }
     __device__ __forceinline__ void load_tokens(const Pipeline& at, uint32_t block) const {
         if (n_rows == 0) return;

@@ -83,10 +83,7 @@ constexpr uint32_t fp8_staged_row_bytes = 2 * fp8_block_columns;
 // A stage holds 128 k: token rows of 128 bytes, eight packed tiles, and the scales of the tokens.
 template <PackedType type, class Shape>
 struct Fp8Shared {
-    // Bulk copies are slow unless both addresses are equal modulo a line, so that a tile begins
-    // in the first line of its room, where it does in its line of memory.
-    static constexpr uint32_t line = 128;
-    static constexpr uint32_t tile_bytes = round_up(staged_tile_bytes(type, 2) + line - 16, line);
+    static constexpr uint32_t tile_bytes = staged_tile_room(type, 2);
     static constexpr uint32_t tiles = Shape::most_rows * fp8_block_columns;
     static constexpr uint32_t token_scales = tiles + tiles_per_block * tile_bytes;
     static constexpr uint32_t stage_bytes = round_up(token_scales + 4 * Shape::most_rows, 1024);
@@ -94,10 +91,10 @@ struct Fp8Shared {
 
     static constexpr uint32_t staging = n_stages * stage_bytes;
     // Each warpgroup stages in the linear epilogue, both together in the gated one.
+    static constexpr uint32_t linear_bytes = 2 * Shape::staging_bytes;
+    static constexpr uint32_t gated_bytes = fp8_staged_row_bytes * Shape::most_rows;
     static constexpr uint32_t staging_bytes =
-        2 * Shape::staging_bytes > fp8_staged_row_bytes* Shape::most_rows
-            ? 2 * Shape::staging_bytes
-            : fp8_staged_row_bytes* Shape::most_rows;
+        linear_bytes > gated_bytes ? linear_bytes : gated_bytes;
     static constexpr uint32_t headers = staging + staging_bytes;
     static constexpr uint32_t barriers = headers + n_stages * work_tile_bytes;
     static constexpr uint32_t work_tiles = barriers + 16 * n_stages;
@@ -134,45 +131,6 @@ struct Fp8Pipeline {
     }
 };
 
-// A packed tile in memory: the bytes of its blocks of 64 k with the scales that begin there.
-template <PackedType type>
-struct Fp8PackedTile {
-    const std::byte* data;
-    const GridRecords& records;
-
-    __device__ Fp8PackedTile(const Sm90Call& gemm, int32_t expert, int32_t tile)
-        : data(gemm.weights.data + expert * gemm.weights.expert_stride +
-               tile * bytes_of_tile(gemm)),
-          records(gemm.records) {}
-
-    __device__ __forceinline__ uint32_t begin(uint32_t block) const {
-        if constexpr (is_grid(type))
-            return static_cast<uint32_t>(
-                records.align_down(records.begin(static_cast<int32_t>(block))));
-        else
-            return block * staged_block_bytes(type);
-    }
-    __device__ __forceinline__ uint32_t end(uint32_t block, uint32_t n) const {
-        if constexpr (is_grid(type))
-            return static_cast<uint32_t>(records.align_up(
-                records.end(static_cast<int32_t>(block), static_cast<int32_t>(n))));
-        else
-            return (block + n) * staged_block_bytes(type);
-    }
-    // Where the bytes from begin(block) on lie in their line.
-    __device__ __forceinline__ uint32_t in_line(uint32_t block) const {
-        return (static_cast<uint32_t>(reinterpret_cast<uintptr_t>(data)) + begin(block)) & 127u;
-    }
-
-  private:
-    static __device__ int64_t bytes_of_tile(const Sm90Call& gemm) {
-        if constexpr (is_grid(type))
-            return gemm.records.tile_bytes;
-        else
-            return tile_bytes(type, gemm.weights.k);
-    }
-};
-
 // A consumer warp's packed tile in the stages of a work tile. Blocks have 64 k and come in order; a
 // stage begins with an even one.
 template <class Dequant, class Shape>
@@ -181,7 +139,7 @@ struct Fp8StagedTile {
     using Shared = Fp8Shared<type, Shape>;
     uint32_t lane;
     uint32_t offset;
-    Fp8PackedTile<type> packed;
+    PackedTile<type> packed;
     typename KeptScalesOf<Dequant>::Type kept;
     uint32_t kept_until = 0;  // of a grid: the first block that kept scales do not serve
 
@@ -216,7 +174,7 @@ struct Fp8StagedTile {
   private:
     // The codes of block i of the stage at `data`.
     __device__ __forceinline__ uint32_t codes(uint32_t data, uint32_t first, uint32_t i) const {
-        const uint32_t at = data + offset + packed.in_line(first);
+        const uint32_t at = data + offset + packed.in_room(first, 2);
         if constexpr (is_grid(type))
             return at +
                    static_cast<uint32_t>(packed.records.codes(static_cast<int32_t>(first + i))) -

@@ -94,13 +94,13 @@ struct WarpMainloop {
     template <int width>
     __device__ __forceinline__ void stage(const typename Dequant::Table& table,
                                           float (&d)[width / 8][4], uint32_t block, uint32_t n) {
-        const uint32_t data = pipeline.data();
-        typename Dequant::Words words = tile.load(data, 0, block);
+        const uint32_t data = pipeline.data(), at = tile.begin_of(data, block);
+        typename Dequant::Words words = tile.load(at, 0, block);
         for (uint32_t i = 0; i < n; ++i) {
             const uint32_t next = i + 1 < n ? i + 1 : i;
-            const typename Dequant::Words ahead = tile.load(data, next, block + next);
+            const typename Dequant::Words ahead = tile.load(at, next, block + next);
             uint32_t a[16];
-            tile.dequantize(words, table, data, i, block + i, a);
+            tile.dequantize(words, table, at, i, block + i, a);
             multiply<width>(d, a, data + i * width * 128);
             words = ahead;
         }
@@ -124,9 +124,9 @@ struct WarpMainloop {
         for (float& value : accum) value = 0.0f;
         if constexpr (Dequant::scales_after) {
             if constexpr (is_grid(type)) {
-                if (tile.records.are_whole && n_rows <= 8)
+                if (tile.packed.records.are_whole && n_rows <= 8)
                     return WholeGroups<Dequant, Shape, 8>(*this).run(accum, n_blocks);
-                if (tile.records.are_whole)
+                if (tile.packed.records.are_whole)
                     return WholeGroups<Dequant, Shape, 16>(*this).run(accum, n_blocks);
             }
             if (n_rows <= 4) return EightTokens<Dequant, Shape, 1>(*this).run(accum, n_blocks);
@@ -171,11 +171,12 @@ struct WholeGroups {
 
     __device__ __forceinline__ void stage(uint32_t block, uint32_t n) {
         const uint32_t data = mainloop.pipeline.data();
-        Words words = mainloop.tile.load(data, 0, block);
+        const uint32_t at = mainloop.tile.begin_of(data, block);
+        Words words = mainloop.tile.load(at, 0, block);
         for (uint32_t i = 0; i < n; ++i) {
             const uint32_t next = min(i + 1, n - 1);
-            const Words ahead = mainloop.tile.load(data, next, block + next);
-            mainloop.tile.keep_scales(scales, data, i, block + i);
+            const Words ahead = mainloop.tile.load(at, next, block + next);
+            mainloop.tile.keep_scales(scales, at, i, block + i);
             uint32_t a[16];
 #pragma unroll
             for (int j = 0; j < 4; ++j) Dequant::spread(words, values, scales, j, a + 4 * j);
@@ -266,16 +267,17 @@ struct EightTokens {
     // The words of the next block are loaded while one block is multiplied.
     __device__ __forceinline__ void stage(uint32_t block, uint32_t n) {
         const uint32_t data = mainloop.pipeline.data();
+        const uint32_t at = mainloop.tile.begin_of(data, block);
         const auto add_block = [&](const Words& words, uint32_t i) {
             if constexpr (is_grid(Dequant::type)) {
-                mainloop.tile.keep_scales(level_scales, data, i, block + i);
+                mainloop.tile.keep_scales(level_scales, at, i, block + i);
                 add([&](int j, uint32_t* a) { Dequant::spread(words, values, level_scales, j, a); },
                     level_scales.factors(), data + i * 1024);
             } else {
                 add(unscaled(words), Dequant::factors(words), data + i * 1024);
             }
         };
-        const auto load = [&](uint32_t i) { return mainloop.tile.load(data, i, block + i); };
+        const auto load = [&](uint32_t i) { return mainloop.tile.load(at, i, block + i); };
         Words words[2] = {load(0), {}};
         for (uint32_t i = 0; i < n; i += 2) {
             const bool pair = i + 1 < n;
@@ -288,14 +290,15 @@ struct EightTokens {
     }
 
     // The four blocks of a superblock share their scales.
-    __device__ __forceinline__ void superblock_stage() {
+    __device__ __forceinline__ void superblock_stage(uint32_t block) {
         static_assert(Stages<Dequant::type, Shape>::blocks(8, TilePart::small) == 4);
         const uint32_t data = mainloop.pipeline.data();
+        const uint32_t at = mainloop.tile.begin_of(data, block);
         const uint32_t lane = mainloop.tile.lane;
         const auto load = [&](uint32_t i) {
-            return Dequant::load_codes(mainloop.tile.codes(data, i), lane);
+            return Dequant::load_codes(mainloop.tile.codes(at, i), lane);
         };
-        mainloop.tile.keep_scales(mainloop.tile.kept, data, 0, 0);
+        mainloop.tile.keep_scales(mainloop.tile.kept, at, 0, 0);
         Words words = load(0);
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
@@ -308,7 +311,7 @@ struct EightTokens {
     __device__ __forceinline__ void run(Accumulators<Shape>& accum, uint32_t n_blocks) {
         mainloop.each_stage(n_blocks, [&](uint32_t block, uint32_t n) {
             if constexpr (Dequant::has_superblock_scales)
-                superblock_stage();
+                superblock_stage(block);
             else
                 stage(block, n);
         });
@@ -377,23 +380,24 @@ struct SixteenTokens {
         }
     }
 
-    __device__ __forceinline__ void stage(uint32_t n) {
+    __device__ __forceinline__ void stage(uint32_t block, uint32_t n) {
         const uint32_t data = mainloop.pipeline.data();
+        const uint32_t at = mainloop.tile.begin_of(data, block);
         const auto load = [&](uint32_t i) {
-            return Dequant::load_codes(mainloop.tile.codes(data, i), mainloop.tile.lane);
+            return Dequant::load_codes(mainloop.tile.codes(at, i), mainloop.tile.lane);
         };
         Words words = load(0);
         for (uint32_t i = 0; i < n; ++i) {
             const Words ahead = load(min(i + 1, n - 1));
             RowFactors factors[2];
-            Dequant::factors_of_groups(mainloop.tile.scales(data, i), mainloop.tile.lane, factors);
+            Dequant::factors_of_groups(mainloop.tile.scales(at, i), mainloop.tile.lane, factors);
             add(words, factors, data + i * 2048);
             words = ahead;
         }
     }
 
     __device__ __forceinline__ void run(Accumulators<Shape>& accum, uint32_t n_blocks) {
-        mainloop.each_stage(n_blocks, [&](uint32_t, uint32_t n) { stage(n); });
+        mainloop.each_stage(n_blocks, [&](uint32_t block, uint32_t n) { stage(block, n); });
 #pragma unroll
         for (int i = 0; i < 8; ++i) accum[i] = d[i / 4][i % 4] * without_residual<Dequant>;
     }

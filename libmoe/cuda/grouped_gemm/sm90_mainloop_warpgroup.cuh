@@ -29,10 +29,10 @@ struct ScaledFragments {
 
     __device__ ScaledFragments(StagedTile<Dequant, Shape>& tile_, const Codebooks& codebook)
         : tile(tile_), table(codebook.values) {}
-    __device__ __forceinline__ void dequantize(const typename Dequant::Words& words, uint32_t data,
-                                               uint32_t in_stage, uint32_t block, uint32_t (&a)[16],
+    __device__ __forceinline__ void dequantize(const typename Dequant::Words& words, uint32_t at,
+                                               uint32_t i, uint32_t block, uint32_t (&a)[16],
                                                float (&)[width / 2]) {
-        tile.dequantize(words, table, data, in_stage, block, a);
+        tile.dequantize(words, table, at, i, block, a);
     }
     __device__ __forceinline__ void finish(float (&)[width / 2]) {}
 };
@@ -48,11 +48,11 @@ struct LevelFragments {
 
     __device__ LevelFragments(StagedTile<Dequant, Shape>& tile_, const Codebooks& codebook)
         : tile(tile_), values(codebook.values, codebook.pairs, tile_.lane) {}
-    __device__ __forceinline__ void dequantize(const typename Dequant::Words& words, uint32_t data,
-                                               uint32_t in_stage, uint32_t block, uint32_t (&a)[16],
+    __device__ __forceinline__ void dequantize(const typename Dequant::Words& words, uint32_t at,
+                                               uint32_t i, uint32_t block, uint32_t (&a)[16],
                                                float (&c)[width / 2]) {
         if (block >= tile.kept_until) {
-            tile.keep_scales(scales, data, in_stage, block);
+            tile.keep_scales(scales, at, i, block);
             change_unit(c);
         }
 #pragma unroll
@@ -103,12 +103,12 @@ struct WarpgroupMainloop {
     template <int width, class Fragments>
     __device__ __forceinline__ void stage(Fragments& fragments, float (&d)[width / 2],
                                           uint32_t block, uint32_t n) {
-        const uint32_t data = pipeline.data();
+        const uint32_t data = pipeline.data(), at = tile.begin_of(data, block);
         uint32_t rows = wgmma_rows(data);
-        typename Dequant::Words words = tile.load(data, 0, block);
+        typename Dequant::Words words = tile.load(at, 0, block);
         for (uint32_t i = 0; i < n; ++i) {
             uint32_t a[16];
-            fragments.dequantize(words, data, i, block + i, a, d);
+            fragments.dequantize(words, at, i, block + i, a, d);
             wgmma_fence();
 #pragma unroll
             for (int j = 0; j < 4; ++j)
@@ -116,7 +116,7 @@ struct WarpgroupMainloop {
             wgmma_commit();
             rows += width * 128 / 16;
             const uint32_t next = min(i + 1, n - 1);
-            words = tile.load(data, next, block + next);
+            words = tile.load(at, next, block + next);
             wgmma_wait<0>();
             keep(a);
             keep(d);
@@ -150,7 +150,7 @@ struct WarpgroupMainloop {
     __device__ __forceinline__ void run(Accumulators<Shape>& accum, uint32_t n_blocks, int32_t) {
         // In kernels of integers this would make the loops of few rows spill, and gain nothing.
         if constexpr (type == PackedType::grid_codebook) {
-            if (tile.records.are_whole && !is_batch_invariant)
+            if (tile.packed.records.are_whole && !is_batch_invariant)
                 return run_with<LevelFragments>(accum, n_blocks);
         }
         run_with<ScaledFragments>(accum, n_blocks);

@@ -55,9 +55,9 @@ struct WideMainloop {
     __device__ __forceinline__ void step(Accumulators<Shape>& accum, uint32_t (&a)[16],
                                          uint32_t (&other)[16], bool last) {
         if (in_stage == 0) pipeline.wait_full();
-        const uint32_t data = pipeline.data();
-        const typename Dequant::Words words = tile.load(data, in_stage, block);
-        tile.dequantize(words, table, data, in_stage, block, a);
+        const uint32_t data = pipeline.data(), at = tile.begin_of(data, block - in_stage);
+        const typename Dequant::Words words = tile.load(at, in_stage, block);
+        tile.dequantize(words, table, at, in_stage, block, a);
         const uint32_t rows = wgmma_rows(data + in_stage * tile.width * 128);
         multiply_block<Shape, operand_of<Dequant>()>(tile.width, accum, a, rows);
         if (last) {

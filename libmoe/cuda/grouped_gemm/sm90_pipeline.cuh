@@ -10,7 +10,7 @@
 #include "libmoe/cuda/device/bulk_copy.cuh"
 #include "libmoe/cuda/device/mbarrier.cuh"
 #include "libmoe/cuda/grouped_gemm/sm90_epilogue.cuh"
-#include "libmoe/cuda/grouped_gemm/sm90_tile_shape.cuh"
+#include "libmoe/cuda/grouped_gemm/sm90_packed_tile.cuh"
 
 namespace moe::cuda {
 
@@ -93,8 +93,8 @@ struct StagedTile {
     uint32_t lane;
     int32_t width;
     uint32_t per_stage;
-    uint32_t offset;
-    const GridRecords& records;
+    uint32_t room;  // of the tile, from the stage
+    PackedTile<type> packed;
     typename KeptScalesOf<Dequant>::Type kept;
     uint32_t kept_until = 0;  // of a grid: the first block that kept scales do not serve
 
@@ -102,69 +102,67 @@ struct StagedTile {
         : lane(work.lane),
           width(work.work_tile.width),
           per_stage(pipeline.blocks_of(width)),
-          offset(per_stage * width * 128 + work.local_tile() * staged_tile_bytes(type, per_stage)),
-          records(work.gemm.records) {}
+          room(per_stage * width * 128 + work.local_tile() * staged_tile_room(type, per_stage)),
+          packed(work.gemm, work.work_tile.expert, work.packed_tile()) {}
 
-    // Codes and scales of block `in_stage` of the stage at `data`; superblock scales come last.
-    __device__ __forceinline__ uint32_t codes(uint32_t data, uint32_t in_stage) const {
-        return data + offset + in_stage * staged_block_bytes(type);
+    // What the other members take as `at`: where block `first` of the matrix, the first of the
+    // stage at `data`, has its bytes; of a grid, where the tile would begin that has them there.
+    __device__ __forceinline__ uint32_t begin_of(uint32_t data, uint32_t first) const {
+        const uint32_t at = data + room + packed.in_room(first, per_stage);
+        return is_grid(type) ? at - packed.begin(first) : at;
+    }
+    // Codes and scales of block i of the stage; superblock scales come last.
+    __device__ __forceinline__ uint32_t codes(uint32_t at, uint32_t i) const {
+        return at + i * staged_block_bytes(type);
     }
     // The codes of a grid's block, number `block` of the matrix.
-    __device__ __forceinline__ uint32_t grid_codes(uint32_t data, uint32_t in_stage,
-                                                   uint32_t block) const {
-        const auto number = static_cast<int32_t>(block);
-        const int32_t first = number - static_cast<int32_t>(in_stage);
-        return data + offset +
-               static_cast<uint32_t>(records.codes(number) -
-                                     records.align_down(records.begin(first)));
+    __device__ __forceinline__ uint32_t grid_codes(uint32_t at, uint32_t block) const {
+        return at + static_cast<uint32_t>(packed.records.codes(static_cast<int32_t>(block)));
     }
-    __device__ __forceinline__ uint32_t scales(uint32_t data, uint32_t in_stage) const {
+    __device__ __forceinline__ uint32_t scales(uint32_t at, uint32_t i) const {
         if constexpr (has_superblock(type))
-            return codes(data, per_stage);
+            return codes(at, per_stage);
         else
-            return codes(data, in_stage) + block_code_bytes(type, 4);
+            return codes(at, i) + block_code_bytes(type, 4);
     }
 
-    // Loads the scales of block `in_stage` of the stage at `data`, number `block` of the matrix,
-    // where those that are kept do not serve it. Blocks come in order.
+    // Loads the scales of block i of the stage, number `block` of the matrix, where those that are
+    // kept do not serve it. Blocks come in order.
     template <class Kept>
-    __device__ __forceinline__ void keep_scales(Kept& to, uint32_t data, uint32_t in_stage,
-                                                uint32_t block) {
+    __device__ __forceinline__ void keep_scales(Kept& to, uint32_t at, uint32_t i, uint32_t block) {
         if constexpr (is_grid(type)) {
             if (block < kept_until) return;
             // A group begins with its unit, whose records are right before the codes.
-            kept_until = block + records.group_blocks;
-            const int32_t own = records.record(static_cast<int32_t>(lane & 3));
-            to.load(records,
-                    grid_codes(data, in_stage, block) -
-                        static_cast<uint32_t>(records.front_bytes - own),
+            kept_until = block + packed.records.group_blocks;
+            const int32_t own = packed.records.record(static_cast<int32_t>(lane & 3));
+            to.load(packed.records,
+                    grid_codes(at, block) - static_cast<uint32_t>(packed.records.front_bytes - own),
                     lane);
         } else if constexpr (has_superblock(type)) {
-            const uint32_t number = Kept::holds_address ? in_stage : block % 4;
-            if (number == 0) to.load(scales(data, 0), lane);
+            const uint32_t number = Kept::holds_address ? i : block % 4;
+            if (number == 0) to.load(scales(at, 0), lane);
         }
     }
 
-    __device__ __forceinline__ typename Dequant::Words load(uint32_t data, uint32_t in_stage,
+    __device__ __forceinline__ typename Dequant::Words load(uint32_t at, uint32_t i,
                                                             uint32_t block) {
         if constexpr (is_grid(type)) {
-            return Dequant::load(grid_codes(data, in_stage, block), lane);
+            return Dequant::load(grid_codes(at, block), lane);
         } else if constexpr (has_superblock(type)) {
-            keep_scales(kept, data, in_stage, block);
-            return Dequant::load(codes(data, in_stage), kept, lane, block % 4);
+            keep_scales(kept, at, i, block);
+            return Dequant::load(codes(at, i), kept, lane, block % 4);
         } else {
-            return Dequant::load(codes(data, in_stage), scales(data, in_stage), lane);
+            return Dequant::load(codes(at, i), scales(at, i), lane);
         }
     }
 
     // The operands of the block whose words these are. Scales of a grid are loaded here, because
     // those of the words that are loaded ahead would take a second set of registers.
     __device__ __forceinline__ void dequantize(const typename Dequant::Words& words,
-                                               const typename Dequant::Table& table, uint32_t data,
-                                               uint32_t in_stage, uint32_t block,
-                                               uint32_t (&a)[16]) {
+                                               const typename Dequant::Table& table, uint32_t at,
+                                               uint32_t i, uint32_t block, uint32_t (&a)[16]) {
         if constexpr (is_grid(type)) {
-            keep_scales(kept, data, in_stage, block);
+            keep_scales(kept, at, i, block);
             Dequant::dequantize(words, kept, table, a);
         } else {
             Dequant::dequantize(words, table, a);

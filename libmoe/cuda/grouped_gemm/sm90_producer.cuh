@@ -15,6 +15,7 @@
 #include "libmoe/cuda/device/dependent_launch.cuh"
 #include "libmoe/cuda/device/memory.cuh"
 #include "libmoe/cuda/grouped_gemm/sm90_instances.hpp"
+#include "libmoe/cuda/grouped_gemm/sm90_packed_tile.cuh"
 #include "libmoe/cuda/grouped_gemm/sm90_pipeline.cuh"
 
 namespace moe::cuda {
@@ -82,32 +83,30 @@ struct TileScheduler {
 // the tokens of one block unless the input is indexed.
 template <PackedType type>
 struct StageCopy {
-    const Sm90Call& call;
     uint32_t lane, width, n_weight_tiles, token_bytes;
-    const std::byte* weights;  // this lane's packed tile
-    const std::byte* tokens;   // rows of the work tile in block column 0
+    PackedTile<type> tile;    // this lane's
+    const std::byte* tokens;  // rows of the work tile in block column 0
     int64_t column_bytes;
     const float* codebook;
 
     __device__ StageCopy(const Sm90Call& gemm, const WorkTile& work_tile, uint32_t lane_,
                          uint32_t width_)
-        : call(gemm), lane(lane_), width(width_) {
-        const int32_t first = work_tile.row_block * static_cast<int32_t>(tiles_per_block);
-        n_weight_tiles = min(8, gemm.weights.n_tiles - first);
-        token_bytes = gemm.in.index ? 0 : round_up(work_tile.n_rows, 8) * 128;
-        weights = gemm.weights.data + work_tile.expert * gemm.weights.expert_stride +
-                  (first + static_cast<int64_t>(lane)) * bytes_of_tile();
-        tokens = gemm.in_bytes() + int64_t(work_tile.row) * 128;
-        column_bytes = int64_t(gemm.in_capacity) * 128;
-        codebook = gemm.weights.codebook + int64_t(work_tile.expert) * 64;
-    }
+        : lane(lane_),
+          width(width_),
+          n_weight_tiles(
+              static_cast<uint32_t>(min(8, gemm.weights.n_tiles - first_tile(work_tile)))),
+          token_bytes(gemm.in.index ? 0 : round_up(work_tile.n_rows, 8) * 128),
+          tile(gemm, work_tile.expert, first_tile(work_tile) + static_cast<int32_t>(lane_)),
+          tokens(gemm.in_bytes() + int64_t(work_tile.row) * 128),
+          column_bytes(int64_t(gemm.in_capacity) * 128),
+          codebook(gemm.weights.codebook + int64_t(work_tile.expert) * 64) {}
 
     // The stage is laid out for per_stage blocks; n may be less at the end of k.
     template <class Pipeline>
     __device__ void load_weights(const Pipeline& pipeline, uint32_t block, uint32_t n,
                                  uint32_t per_stage) const {
         const uint32_t full = pipeline.full();
-        const uint32_t tile_bytes = copied_bytes(block, n);
+        const uint32_t tile_bytes = tile.bytes(block, n);
         const bool copies_codebook = has_codebook(type) && block == 0;
         if (lane == 0)
             mbarrier_expect(full, n_weight_tiles * tile_bytes + n * token_bytes +
@@ -115,7 +114,8 @@ struct StageCopy {
         __syncwarp();
         if (lane < n_weight_tiles) {
             const uint32_t to = pipeline.data() + per_stage * width * 128 +
-                                lane * staged_tile_bytes(type, per_stage);
+                                lane * staged_tile_room(type, per_stage) +
+                                tile.in_room(block, per_stage);
             copy_tile(to, block, n, per_stage, tile_bytes, full);
         } else if (copies_codebook && lane == tiles_per_block) {
             bulk_load(pipeline.header() + work_tile_bytes, codebook, raw_codebook_bytes<type>,
@@ -123,41 +123,22 @@ struct StageCopy {
         }
     }
 
-    // This lane's packed tile, tile_bytes of it. Superblock scales lie behind the codes of all of
-    // the stage, records of a grid where they lie in memory.
+    // Superblock scales lie behind the codes of all of the stage, records of a grid where they lie
+    // in memory.
     __device__ __forceinline__ void copy_tile(uint32_t to, uint32_t block, uint32_t n,
                                               uint32_t per_stage, uint32_t tile_bytes,
                                               uint32_t full) const {
-        if constexpr (is_grid(type)) {
-            const GridRecords& grid = call.records;
-            const int32_t begin = grid.align_down(grid.begin(static_cast<int32_t>(block)));
-            bulk_load_once(to, weights + begin, tile_bytes, full);
-        } else {
-            const BlockOffset offset = block_offset(type, int64_t(block) * 64);
+        const std::byte* from = tile.data + tile.begin(block);
+        if constexpr (has_superblock(type)) {
             constexpr uint32_t block_bytes = staged_block_bytes(type);
-            if (has_superblock(type) && per_stage < 4) {
-                if constexpr (block_bytes > 0)
-                    bulk_load_once(to, weights + offset.codes, n * block_bytes, full);
-                bulk_load_once(to + per_stage * block_bytes, weights + offset.scales,
+            if (per_stage < 4) {
+                bulk_load_once(to, from, n * block_bytes, full);
+                bulk_load_once(to + per_stage * block_bytes, from + tile.superblock_scales(block),
                                superblock_scale_bytes(type), full);
-            } else {
-                bulk_load_once(to, weights + offset.codes, tile_bytes, full);
+                return;
             }
         }
-    }
-    __device__ int64_t bytes_of_tile() const {
-        if constexpr (is_grid(type))
-            return call.records.tile_bytes;
-        else
-            return tile_bytes(type, call.weights.k);
-    }
-    // Bytes of n blocks of a packed tile with their scales.
-    __device__ uint32_t copied_bytes(uint32_t block, uint32_t n) const {
-        if constexpr (!is_grid(type)) return staged_tile_bytes(type, n);
-        const GridRecords& grid = call.records;
-        const auto first = static_cast<int32_t>(block);
-        return static_cast<uint32_t>(grid.align_up(grid.end(first, static_cast<int32_t>(n))) -
-                                     grid.align_down(grid.begin(first)));
+        bulk_load_once(to, from, tile_bytes, full);
     }
 
     template <class Pipeline>
@@ -165,6 +146,11 @@ struct StageCopy {
         if (lane >= n || token_bytes == 0) return;
         bulk_load(pipeline.data() + lane * width * 128, tokens + (block + lane) * column_bytes,
                   token_bytes, pipeline.full());
+    }
+
+  private:
+    static __device__ int32_t first_tile(const WorkTile& work_tile) {
+        return work_tile.row_block * static_cast<int32_t>(tiles_per_block);
     }
 };
 

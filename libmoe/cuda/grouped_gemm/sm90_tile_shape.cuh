@@ -135,6 +135,33 @@ __host__ __device__ constexpr uint32_t staged_block_bytes(PackedType type) {
 __host__ __device__ constexpr uint32_t staged_tile_bytes(PackedType type, uint32_t n) {
     return n * staged_block_bytes(type) + superblock_scale_bytes(type) + grid_record_room(type, n);
 }
+// Bytes of four blocks of a packed tile with their superblock scales.
+__host__ __device__ constexpr uint32_t superblock_bytes(PackedType type) {
+    return 4 * staged_block_bytes(type) + superblock_scale_bytes(type);
+}
+
+// Bulk copies are slow unless both addresses are equal modulo a line. So a packed tile begins in
+// its room of a stage where it does in its line of memory; not of types that look values up, which
+// that made no faster (bench/notes/grouped_gemm.md).
+constexpr uint32_t line_bytes = 128;
+__host__ __device__ constexpr bool copies_in_lines(PackedType type) {
+    return is_grid(type) || (!has_codebook(type) && fixed_table_bytes(type) == 0);
+}
+
+// Those bits of an address in its line that differ between copies of n blocks of a packed tile; 0
+// where all of them begin with a line if the tile does.
+__host__ __device__ constexpr uint32_t line_mask(PackedType type, uint32_t n) {
+    if (!copies_in_lines(type)) return 0;
+    if (is_grid(type)) return line_bytes - 16;
+    const uint32_t unit = has_superblock(type) ? superblock_bytes(type) : staged_block_bytes(type);
+    const uint32_t copied = has_superblock(type) ? unit : n * unit;
+    const uint32_t power_of_two = unit & (0u - unit);  // the largest that divides it
+    return copied % line_bytes == 0 ? 0 : line_bytes - power_of_two;
+}
+__host__ __device__ constexpr uint32_t staged_tile_room(PackedType type, uint32_t n) {
+    const uint32_t mask = line_mask(type, n);
+    return round_up(staged_tile_bytes(type, n) + mask, mask == 0 ? 16 : line_bytes);
+}
 
 // The part of a work item that a block processes at once: up to most_rows rows, 128 weight rows.
 struct WorkTile {
@@ -171,7 +198,7 @@ template <PackedType type, class Shape>
 struct Stages {
     static_assert(superblock_scale_bytes(type) % 16 == 0, "bulk copies are of 16 bytes");
     static constexpr uint32_t needed =
-        round_up(Shape::most_rows * 128 + tiles_per_block * staged_tile_bytes(type, 1), 1024);
+        round_up(Shape::most_rows * 128 + tiles_per_block * staged_tile_room(type, 1), 1024);
     static constexpr uint32_t table_bytes = pair_table_bytes<type, Shape>;
     static constexpr uint32_t room = Shape::pipeline_bytes -
                                      round_up(fixed_table_bytes(type), 1024) -
@@ -201,14 +228,10 @@ struct Stages {
     // Blocks of 64 k per stage at this width; of a superblock 1, 2 or 4.
     static __host__ __device__ constexpr uint32_t blocks(uint32_t width, TilePart part) {
         const auto fits = [=](uint32_t n) {
-            return n * width * 128 + tiles_per_block * staged_tile_bytes(type, n) <= bytes(part);
+            return n * width * 128 + tiles_per_block * staged_tile_room(type, n) <= bytes(part);
         };
-        uint32_t n = 1;
-        if (has_superblock(type)) {
-            while (n < 4 && fits(2 * n)) n *= 2;
-        } else {
-            while (n < most_blocks && fits(n + 1)) ++n;
-        }
+        uint32_t n = has_superblock(type) ? 4 : most_blocks;
+        while (n > 1 && !fits(n)) n = has_superblock(type) ? n / 2 : n - 1;
         return n;
     }
 };

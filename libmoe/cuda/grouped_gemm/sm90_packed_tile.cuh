@@ -1,0 +1,61 @@
+// A packed tile in memory, and where its bytes go in a stage of the sm90 grouped GEMMs. Producers
+// copy by it, and consumers find by it what was copied.
+#pragma once
+
+#include "libmoe/cuda/grouped_gemm/sm90_call.hpp"
+#include "libmoe/cuda/grouped_gemm/sm90_tile_shape.cuh"
+
+namespace moe::cuda {
+
+// Blocks have 64 k; their numbers count from the first column of the matrix.
+template <PackedType type>
+struct PackedTile {
+    const std::byte* data;
+    const GridRecords& records;  // of a grid
+
+    __device__ PackedTile(const Sm90Call& gemm, int32_t expert, int32_t tile)
+        : data(gemm.weights.data + expert * gemm.weights.expert_stride +
+               tile * bytes_of_tile(gemm)),
+          records(gemm.records) {}
+
+    // Where the copy of a stage that begins with `block` begins: at the codes, of a grid at the
+    // records of a unit that begins there.
+    __device__ __forceinline__ uint32_t begin(uint32_t block) const {
+        if constexpr (is_grid(type))
+            return static_cast<uint32_t>(
+                records.align_down(records.begin(static_cast<int32_t>(block))));
+        else if constexpr (has_superblock(type))
+            return block / 4 * superblock_bytes(type) + block % 4 * staged_block_bytes(type);
+        else
+            return block * staged_block_bytes(type);
+    }
+    // Bytes of n blocks and of the scales that come with them.
+    __device__ __forceinline__ uint32_t bytes(uint32_t block, uint32_t n) const {
+        if constexpr (is_grid(type))
+            return static_cast<uint32_t>(records.align_up(
+                       records.end(static_cast<int32_t>(block), static_cast<int32_t>(n)))) -
+                   begin(block);
+        else
+            return staged_tile_bytes(type, n);
+    }
+    // Where they lie in the tile's room of a stage that has room for per_stage blocks.
+    __device__ __forceinline__ uint32_t in_room(uint32_t block, uint32_t per_stage) const {
+        const uint32_t mask = line_mask(type, per_stage);
+        return (static_cast<uint32_t>(reinterpret_cast<uintptr_t>(data)) + begin(block)) & mask;
+    }
+
+    // From the codes of `block` to the scales of its superblock.
+    __device__ static uint32_t superblock_scales(uint32_t block) {
+        return (4 - block % 4) * staged_block_bytes(type);
+    }
+
+  private:
+    static __device__ int64_t bytes_of_tile(const Sm90Call& gemm) {
+        if constexpr (is_grid(type))
+            return gemm.records.tile_bytes;
+        else
+            return tile_bytes(type, gemm.weights.k);
+    }
+};
+
+}  // namespace moe::cuda
