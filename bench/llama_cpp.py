@@ -1,12 +1,13 @@
 """Tokens per second of a stock llama.cpp without and with libggml-libmoe.so, by turns, on a model of a few layers of true size.
 
-    PACKAGES=folder PLUGIN=libggml-libmoe.so python3 bench/llama_cpp.py [--layers 4] [--threads 2] [--rounds 5] [--version 3.22.1] [--read]
-        [--polling 50,0,none]
+    PACKAGES=folder PLUGIN=libggml-libmoe.so python3 bench/llama_cpp.py [--model qwen3-30b] [--layers 4] [--threads 2] [--rounds 5]
+        [--version 3.22.1] [--read] [--polling 50,0,none] [--json FILE [--commit HASH]]    which gets one run more
 
-The model is written to a temporary folder: Qwen3-30B-A3B's sizes, Q4_K_M's types (down is Q6_K in every other layer), random
-weights that repeat after eight experts, a vocabulary of 288. Each side is a process of its own that waits while the other one
-works. Polling N is a thread pool of ggml's with that polling, as llama.cpp's programs attach it (they: 50); "none" is what
-libllama does without one."""
+The model is written to a temporary folder: random weights that repeat after eight experts, a vocabulary of 288. qwen3-30b has
+Qwen3-30B-A3B's sizes and Q4_K_M's types (down is Q6_K in every other layer), gpt-oss-20b has experts in MXFP4, the rest in
+Q8_0. Each side is a process of its own that waits while the other one works, and a second longer, until its threads have
+stopped spinning. Polling N is a thread pool of ggml's with that polling, as llama.cpp's programs attach it (they: 50); "none"
+is what libllama does without one."""
 import argparse
 import ctypes
 import json
@@ -27,46 +28,62 @@ import quantize  # noqa: E402
 
 PROMPT, DECODE = 512, 64
 DISTINCT_EXPERTS = 8
-# ggml_threadpool_params: after the mask of processors.
-PARAMS_BYTES, POLL_OFFSET = 544, 520
+SECONDS_OF_SPINNING = 1.0
+SCHEMA = "libmoe.bench-llama-cpp.1"
+
+def q4_k_m(name, shape):
+    if name.endswith("_exps.weight"):
+        is_fine = "ffn_down" in name and int(name.split(".")[1]) % 2 == 0
+        return "q6_K" if is_fine else "q4_K"
+    return "q4_K" if shape[0] > 1024 else "q6_K"
+
+
+def mxfp4_experts(name, _):
+    return "mxfp4" if name.endswith("_exps.weight") else "q8_0"
+
+
+# How models.py builds it, with which sizes, and the type of a matrix by its name and shape.
+MODELS = {
+    "qwen3-30b": (models.qwen3moe, {"hidden": 2048, "intermediate": 768, "experts": 128, "top_k": 8, "heads": 32, "kv_heads": 4,
+                                    "head": 128}, q4_k_m),
+    "gpt-oss-20b": (models.gpt_oss, {"hidden": 2880, "intermediate": 2880, "experts": 32, "top_k": 4, "heads": 64, "kv_heads": 8},
+                    mxfp4_experts),
+}
 
 
 class LargeMaker(models.Maker):
     """Every matrix is quantized, and experts repeat."""
 
+    def __init__(self, arch, quantize, kind_of):
+        super().__init__(arch, quantize, {}, False)
+        self.kind_of = kind_of
+
     def matrix(self, name, *shape, scale=1.0):
         if "ffn_gate_inp" in name:
             return super().matrix(name, *shape, scale=scale)
-        self.quantized(name, "q4_K" if len(shape) == 2 and shape[0] > 1024 else "q6_K", shape, scale)
+        self.quantized(name, self.kind_of(name, shape), shape, scale)
 
     def quantized(self, name, kind, shape, scale=1.0):
         values = (scale * self.random.standard_normal(shape, dtype="float32") / shape[-1] ** 0.5).astype("float32")
         self.store(name, kind, values)
 
     def experts(self, name, role, *shape):
-        is_fine = role == "down" and int(name.split(".")[1]) % 2 == 0
-        self.quantized(name, "q6_K" if is_fine else "q4_K", (DISTINCT_EXPERTS, *shape[1:]))
+        self.quantized(name, self.kind_of(name, shape), (DISTINCT_EXPERTS, *shape[1:]))
         kind, _, data = self.tensors[name]
         self.tensors[name] = (kind, shape[::-1], data * (shape[0] // DISTINCT_EXPERTS))
 
 
-def write_model(path, library, layers):
-    maker = LargeMaker("qwen3moe", quantize.Quantizer(library.base), {}, False)
-    models.qwen3moe(maker, layers, hidden=2048, intermediate=768, experts=128, top_k=8, heads=32, kv_heads=4, head=128)
+def write_model(path, library, name, layers):
+    build, sizes, kind_of = MODELS[name]
+    arch = next(arch for made_by, arch in models.ARCHITECTURES.values() if made_by is build)
+    maker = LargeMaker(arch, quantize.Quantizer(library.base), kind_of)
+    build(maker, layers, **sizes)
     maker.write(path)
 
 
-def attach_pool(library, context, n_threads, poll):
-    with open("/proc/self/maps", encoding="utf-8") as maps:
-        path = next(line.split()[-1] for line in maps if "libggml-cpu" in line)
-    cpu = ctypes.CDLL(path)
-    cpu.ggml_threadpool_new.restype = ctypes.c_void_p
-    params = (ctypes.c_uint8 * PARAMS_BYTES)()
-    library.base.ggml_threadpool_params_init(params, n_threads)
-    ctypes.c_uint32.from_buffer(params, POLL_OFFSET).value = poll
-    pool = ctypes.c_void_p(cpu.ggml_threadpool_new(params))
-    library.llama.llama_attach_threadpool(context.handle, pool, pool)
-    return pool
+def processor():
+    with open("/proc/cpuinfo", encoding="utf-8") as lines:
+        return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
 
 
 def serve(folder, path, n_threads, polling, use_mmap):
@@ -76,7 +93,7 @@ def serve(folder, path, n_threads, polling, use_mmap):
     model = libllama.Model(library, path, use_mmap)
     context = libllama.Context(model, 1, PROMPT + DECODE, n_threads, is_exact=False)
     if polling != "none":
-        attach_pool(library, context, n_threads, int(polling))
+        context.attach_pool(n_threads, int(polling))
     memory = library.llama
     memory.llama_get_memory.restype = ctypes.c_void_p
     print("ready", flush=True)
@@ -117,6 +134,7 @@ def measure(folder, path, n_threads, polling, rounds, use_mmap):
     seconds = {(side, what): [] for side in sides for what in ("prompt", "decode")}
     for i in range(rounds + 1):
         for side in sorted(sides, reverse=i % 2):
+            time.sleep(SECONDS_OF_SPINNING)
             for what in ("prompt", "decode"):
                 seconds[side, what].append(sides[side].seconds(what))
     for child in sides.values():
@@ -132,22 +150,34 @@ def measure(folder, path, n_threads, polling, rounds, use_mmap):
 
 def main():
     parser = argparse.ArgumentParser()
+    parser.add_argument("--model", choices=MODELS, default="qwen3-30b")
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--version", default=list(packages.VERSIONS)[-1])
     parser.add_argument("--read", action="store_true", help="read the file instead of mapping it")
     parser.add_argument("--polling", default="50,0,none")
+    parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--commit", default="")
     options = parser.parse_args()
     folder = packages.libraries(os.environ["PACKAGES"], options.version)
     with tempfile.TemporaryDirectory() as temporary:
         path = f"{temporary}/model.gguf"
         library = libllama.Llama(folder)
-        write_model(path, library, options.layers)
-        print(f"ggml {library.version}, {options.layers} layers, {options.threads} threads, {os.path.getsize(path) / 1e9:.2f} GB",
-              flush=True)
+        write_model(path, library, options.model, options.layers)
+        print(f"{processor()}, ggml {library.version}, {options.model}, {options.layers} layers, {options.threads} threads, "
+              f"{os.path.getsize(path) / 1e9:.2f} GB", flush=True)
+        results = []
         for polling in options.polling.split(","):
-            print(json.dumps(measure(folder, path, options.threads, polling, options.rounds, not options.read)), flush=True)
+            results.append(measure(folder, path, options.threads, polling, options.rounds, not options.read))
+            print(json.dumps(results[-1]), flush=True)
+    if options.json:
+        run = {"commit": options.commit, "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "processor": processor(),
+               "n_processors": os.cpu_count(), "ggml": library.version, "package": options.version, "model": options.model,
+               "layers": options.layers, "threads": options.threads, "rounds": options.rounds, "results": results}
+        document = json.loads(options.json.read_text()) if options.json.exists() else {"schema": SCHEMA, "runs": []}
+        document["runs"].append(run)
+        options.json.write_text(json.dumps(document, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@
 #include "known_graphs.hpp"
 #include "loops.hpp"
 #include "names.hpp"
+#include "threads.hpp"
 #include "values.hpp"
 
 namespace moe::ggml {
@@ -24,7 +25,7 @@ constexpr uint8_t guid[16] = {'l', 'i', 'b', 'm', 'o', 'e', 0,   1,
                               'e', 'x', 'p', 'e', 'r', 't', 's', 0};
 
 struct Counts {
-    std::atomic<uint64_t> graphs{}, chains{}, slot_chains{}, matrices{}, loops{};
+    std::atomic<uint64_t> graphs{}, chains{}, slot_chains{}, matrices{}, loops{}, shared{};
 };
 
 Counts counts;
@@ -41,14 +42,21 @@ class Computer {
         }
         KnownGraph& known = known_graphs_.get(
             nodes_, [this](const Chain& chain) { return experts_.can_run(chain); });
-        for (const Step& step : known.steps.list()) {
-            if (abort_ && abort_(abort_data_)) return Status::aborted;
-            if (!run(step, known)) return Status::failed;
-        }
-        return Status::success;
+        Status status = Status::failed;
+        std::exception_ptr failure;  // ggml is between here and there
+        const bool is_shared = threads_.run([&] {
+            try {
+                status = run_all(known);
+            } catch (...) {
+                failure = std::current_exception();
+            }
+        });
+        if (is_shared) ++counts.shared;
+        if (failure) std::rethrow_exception(failure);
+        return status;
     }
 
-    void set_n_threads(int n_threads) { n_threads_ = n_threads > 0 ? n_threads : 0; }
+    void set_n_threads(int n_threads) { threads_.set_n_threads(n_threads); }
 
     void set_abort_callback(AbortCallback callback, void* data) {
         abort_ = callback;
@@ -56,12 +64,20 @@ class Computer {
     }
 
   private:
+    Status run_all(KnownGraph& known) {
+        for (const Step& step : known.steps.list()) {
+            if (abort_ && abort_(abort_data_)) return Status::aborted;
+            if (!run(step, known)) return Status::failed;
+        }
+        return Status::success;
+    }
     bool run(const Step& step, KnownGraph& known) {
         if (step.chain) {
             ++(step.chain->routing_weights ? counts.chains : counts.slot_chains);
-            return experts_.run(*step.chain, known.chains[step.index], n_threads_);
+            return experts_.run(*step.chain, known.chains[step.index], threads_.n_threads());
         }
-        if (op_of(step.node) == Op::mul_mat_id && experts_.run_matrix(step.node, n_threads_)) {
+        if (op_of(step.node) == Op::mul_mat_id &&
+            experts_.run_matrix(step.node, threads_.n_threads())) {
             ++counts.matrices;
             return true;
         }
@@ -75,7 +91,7 @@ class Computer {
     Experts experts_;
     KnownGraphs known_graphs_;
     std::vector<Tensor*> nodes_;
-    int n_threads_ = 0;
+    HostThreads threads_;
     AbortCallback abort_ = nullptr;
     void* abort_data_ = nullptr;
 };
@@ -104,8 +120,10 @@ void report_counts() {
     if (!value || std::strcmp(value, "1") != 0 || counts.graphs == 0) return;
     std::fprintf(
         stderr,
-        "libmoe: %llu graphs, %llu expert chains, %llu by slot, %llu matrices, %llu loops\n",
+        "libmoe: %llu graphs, %llu on ggml's threads, %llu expert chains, %llu by slot, %llu "
+        "matrices, %llu loops\n",
         static_cast<unsigned long long>(counts.graphs),
+        static_cast<unsigned long long>(counts.shared),
         static_cast<unsigned long long>(counts.chains),
         static_cast<unsigned long long>(counts.slot_chains),
         static_cast<unsigned long long>(counts.matrices),
@@ -135,6 +153,7 @@ Backend* start_as(Device* device) {
 }  // namespace
 
 Backend* start_backend(Device* device) {
+    find_host_threads();
     return host.has_row_copies ? start_as<BackendCallsWithRows>(device)
                                : start_as<BackendCalls>(device);
 }
@@ -151,5 +170,6 @@ void set_abort_callback(Backend* backend, AbortCallback callback, void* data) {
 
 void moe_ggml_get_counts(moe_ggml_counts* out_counts) {
     using moe::ggml::counts;
-    *out_counts = {counts.graphs, counts.chains, counts.slot_chains, counts.matrices, counts.loops};
+    *out_counts = {counts.graphs,   counts.chains, counts.slot_chains,
+                   counts.matrices, counts.loops,  counts.shared};
 }

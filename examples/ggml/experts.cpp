@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "names.hpp"
+#include "threads.hpp"
 #include "values.hpp"
 
 namespace moe::ggml {
@@ -67,7 +68,7 @@ moe_plan* make_plan(const Problem& problem, Precision precision, int64_t max_tok
     if (precision == Precision::int8)
         desc.activation_quantization = MOE_ACTIVATION_QUANTIZATION_INT8;
     moe_plan* plan = nullptr;
-    if (moe_plan_create(nullptr, &desc, &plan) != MOE_OK)
+    if (moe_plan_create(runtime_of_calls(), &desc, &plan) != MOE_OK)
         std::fprintf(stderr, "libmoe: %s instead of one call: %s\n",
                      problem.is_matrix ? "a plain loop for a matrix" : "matrix by matrix",
                      moe_last_error());
@@ -124,7 +125,7 @@ moe_workspace* Experts::workspace_for(const moe_plan* plan, int64_t n_tokens) {
     desc.host_bytes = need.host_bytes;
     moe_workspace* workspace = nullptr;
     workspace_.reset();
-    if (!report(moe_workspace_create(nullptr, &desc, &workspace))) return nullptr;
+    if (!report(moe_workspace_create(runtime_of_calls(), &desc, &workspace))) return nullptr;
     workspace_.reset(workspace);
     workspace_bytes_ = need.host_bytes;
     return workspace;

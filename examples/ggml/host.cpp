@@ -21,13 +21,20 @@ constexpr int newest_minor = 25;
 using Find = std::function<void*(const char* name)>;
 
 template <class Function>
-void take(const Find& find, const char* name, Function& function) {
+bool take_if(const Find& find, const char* name, Function& function) {
     void* address = find(name);
-    if (!address) throw std::runtime_error(std::string("ggml has no function ") + name);
     std::memcpy(&function, &address, sizeof function);
+    return address != nullptr;
 }
 
-// The first is asked before anything else is looked up.
+template <class Function>
+void take(const Find& find, const char* name, Function& function) {
+    if (!take_if(find, name, function))
+        throw std::runtime_error(std::string("ggml has no function ") + name);
+}
+
+// The first is asked before anything else is looked up. Those behind ggml_backend_register may be
+// missing; libmoe then has threads of its own.
 constexpr const char* function_names[] = {
     "ggml_version",
     "ggml_tensor_overhead",
@@ -45,6 +52,18 @@ constexpr const char* function_names[] = {
     "ggml_backend_buft_is_host",
     "ggml_backend_buffer_init",
     "ggml_backend_register",
+    "ggml_backend_reg_by_name",
+    "ggml_init",
+    "ggml_free",
+    "ggml_custom_4d",
+    "ggml_graph_overhead",
+    "ggml_new_graph",
+    "ggml_build_forward_expand",
+    "ggml_threadpool_params_init",
+    "ggml_graph_plan",
+    "ggml_graph_compute",
+    "ggml_threadpool_new",
+    "ggml_threadpool_free",
 };
 
 // Versions between 0.9.11 and 0.10.0 bear the number 0.9.11 and have either layout. This function
@@ -56,6 +75,26 @@ bool has_row_copies(const std::string& version, const Find& find) {
     std::sscanf(version.c_str(), "0.%d.%d", &minor, &patch);
     if (minor == 9 && patch == 11) return find(newer_layout_function) != nullptr;
     return minor >= 10;
+}
+
+bool take_compute(const Find& find, HostCompute& compute) {
+    return take_if(find, "ggml_graph_plan", compute.plan) &&
+           take_if(find, "ggml_graph_compute", compute.compute) &&
+           take_if(find, "ggml_threadpool_new", compute.pool_new) &&
+           take_if(find, "ggml_threadpool_free", compute.pool_free);
+}
+
+void take_threads(const Find& find, Host& found) {
+    const bool has_all = take_if(find, "ggml_init", found.context_new) &&
+                         take_if(find, "ggml_free", found.context_free) &&
+                         take_if(find, "ggml_custom_4d", found.custom_4d) &&
+                         take_if(find, "ggml_graph_overhead", found.graph_overhead) &&
+                         take_if(find, "ggml_new_graph", found.graph_new) &&
+                         take_if(find, "ggml_build_forward_expand", found.graph_expand) &&
+                         take_if(find, "ggml_threadpool_params_init", found.pool_params) &&
+                         take_if(find, "ggml_backend_reg_by_name", found.reg_by_name);
+    if (!has_all) found.reg_by_name = nullptr;
+    if (!take_compute(find, found.compute)) found.compute = {};
 }
 
 Host take_all(const Find& find) {
@@ -80,6 +119,7 @@ Host take_all(const Find& find) {
     take(find, "ggml_backend_buffer_get_usage", found.buffer_get_usage);
     take(find, "ggml_backend_buft_is_host", found.buft_is_host);
     take(find, "ggml_backend_buffer_init", found.buffer_init);
+    take_threads(find, found);
     found.has_row_copies = has_row_copies(version, find);
     found.has_compute_flag = find("ggml_build_forward_select") != nullptr;
     return found;
@@ -136,6 +176,13 @@ Host host_of_process(const void* caller) {
         return take_all([place](const char* name) { return dlsym(place, name); });
     }
     throw std::runtime_error("no library of ggml with a version is loaded in this process");
+}
+
+bool find_compute(Host& found, void* address) {
+    if (found.compute.compute) return true;
+    void* library = library_of(address);
+    const Find find = [=](const char* name) { return dlsym(library, name); };
+    return library && take_compute(find, found.compute);
 }
 
 Host host_of_list(const moe_ggml_function* functions, size_t n_functions) {

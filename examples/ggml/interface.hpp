@@ -16,6 +16,8 @@ struct Backend;
 struct Device;
 struct Registry;
 struct Graph;
+struct ContextMemory;  // where tensors and graphs are made
+struct ThreadPool;
 
 constexpr int max_dims = 4;
 constexpr int max_sources = 10;
@@ -183,6 +185,24 @@ struct Registry {
     RegistryCalls calls;
     void* context;
 };
+
+// What ggml_init takes, by value.
+struct ContextParams {
+    size_t bytes;
+    void* memory;
+    bool without_data;
+};
+
+// How the CPU backend computes a graph. Later versions have more members behind these.
+struct ComputePlan {
+    size_t work_bytes;
+    uint8_t* work;
+    int n_threads;
+    ThreadPool* pool;
+    uint8_t later[128];
+};
+
+using CustomNode = void (*)(Tensor*, int thread, int n_threads, void* data);
 
 static_assert(sizeof(Tensor) == 336 && offsetof(Tensor, op) == 80 && offsetof(Tensor, data) == 248);
 static_assert(sizeof(DeviceProperties) == 56 && sizeof(Registry) == 48 && sizeof(Device) == 136);

@@ -20,7 +20,8 @@ typedef struct moe_ggml_function {
 } moe_ggml_function;
 
 /* For programs that link ggml statically, where no library of ggml can be found in the process. The
- * list has the functions that moe_ggml_function_at names. Registers the backend by
+ * list has the functions that moe_ggml_function_at names; without those behind
+ * ggml_backend_register experts are computed by threads of libmoe's own. Registers the backend by
  * ggml_backend_register: call it once, before a model is loaded. 0: registered. -1: not, and
  * standard error has the reason. */
 MOE_GGML_API int moe_ggml_register(const moe_ggml_function* functions, size_t n_functions);
@@ -37,6 +38,7 @@ typedef struct moe_ggml_counts {
         slot_chains;   /* chains that ended with a row per slot; the rest of them is among loops */
     uint64_t matrices; /* MUL_MAT_ID alone, by libmoe */
     uint64_t loops;    /* other operations, and matrices that libmoe's plan refused: plain loops */
+    uint64_t shared;   /* of graphs: those computed by ggml's threads */
 } moe_ggml_counts;
 
 MOE_GGML_API void moe_ggml_get_counts(moe_ggml_counts* out_counts);

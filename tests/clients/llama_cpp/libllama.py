@@ -10,6 +10,9 @@ import numpy as np
 # Larger than the structs of any release: a function that takes one by value reads its beginning.
 PARAMS_BYTES = 512
 
+# Of ggml_threadpool_params, whose members follow a mask of processors.
+_POOL_PARAMS_BYTES, _POLLING_OFFSET = 544, 520
+
 # Offsets in llama_context_params, from the version of ggml on. Everything before n_seq_max stays.
 _CONTEXT = {
     (0, 9): {"n_threads": 16, "flash_attn_type": 36, "cb_eval": 72, "type_k": 88, "abort_callback": 96},
@@ -163,6 +166,26 @@ class Context:
         rows = [np.ctypeslib.as_array(self.library.llama.llama_get_logits_ith(self.handle, i), (self.model.n_vocabulary,))
                 for i in range(n)]
         return np.array(rows)
+
+    def attach_pool(self, n_threads, polling):
+        """A thread pool as llama.cpp's programs attach it; returns it."""
+        with open("/proc/self/maps", encoding="utf-8") as maps:
+            cpu = ctypes.CDLL(next(line.split()[-1] for line in maps if "libggml-cpu" in line))
+        cpu.ggml_threadpool_new.restype = ctypes.c_void_p
+        params = (ctypes.c_uint8 * _POOL_PARAMS_BYTES)()
+        self.library.base.ggml_threadpool_params_init(params, n_threads)
+        ctypes.c_uint32.from_buffer(params, _POLLING_OFFSET).value = polling
+        pool = ctypes.c_void_p(cpu.ggml_threadpool_new(params))
+        self.library.llama.llama_attach_threadpool(self.handle, pool, pool)
+        self._free_pool = lambda: cpu.ggml_threadpool_free(pool)
+        return pool
+
+    def detach_pool(self):
+        self.library.llama.llama_detach_threadpool(self.handle)
+        self._free_pool()
+
+    def set_n_threads(self, decode, batch):
+        self.library.llama.llama_set_n_threads(self.handle, ctypes.c_int32(decode), ctypes.c_int32(batch))
 
     def n_splits(self):
         text = "".join(self.library.log)

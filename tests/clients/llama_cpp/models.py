@@ -120,17 +120,17 @@ def mixtral(m, layers=3, hidden=256, intermediate=512, experts=8, top_k=2):
     return layers
 
 
-def gpt_oss(m, layers=3, hidden=256, intermediate=256, experts=8, top_k=4):
-    m.sizes(layers, hidden, intermediate, 4, 2, 64, experts, top_k)
+def gpt_oss(m, layers=3, hidden=256, intermediate=256, experts=8, top_k=4, heads=4, kv_heads=2):
+    m.sizes(layers, hidden, intermediate, heads, kv_heads, 64, experts, top_k)
     m.key(expert_feed_forward_length=intermediate, attention__sliding_window=128, attention__key_length=64,
           attention__value_length=64)
     m.ends(hidden)
     for i in range(layers):
-        m.attention(i, hidden, 4, 2, 64)
+        m.attention(i, hidden, heads, kv_heads, 64)
         m.norm(f"blk.{i}.post_attention_norm.weight", hidden)
-        for name, n in (("attn_q", 256), ("attn_k", 128), ("attn_v", 128), ("attn_output", hidden)):
+        for name, n in (("attn_q", 64 * heads), ("attn_k", 64 * kv_heads), ("attn_v", 64 * kv_heads), ("attn_output", hidden)):
             m.vector(f"blk.{i}.{name}.bias", n)
-        m.vector(f"blk.{i}.attn_sinks.weight", 4)
+        m.vector(f"blk.{i}.attn_sinks.weight", heads)
         m.router(i, hidden, experts)
         m.vector(f"blk.{i}.ffn_gate_inp.bias", experts)
         m.gate_up_down(i, hidden, intermediate, experts)

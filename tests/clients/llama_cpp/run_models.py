@@ -2,8 +2,8 @@
 
     python3 run_models.py LIBRARIES TASKS.json RESULTS.npz      with the plug-in where GGML_BACKEND_PATH names it
 
-A task has a name, a path, and options: tokens per sequence, sequences, threads, use_mmap, watch (the routing scores, or
-every value: then each operation is a graph of its own)."""
+A task has a name, a path, and options: tokens per sequence, sequences, threads, polling (of a thread pool that is attached
+then), use_mmap, watch (the routing scores, or every value: then each operation is a graph of its own)."""
 import ctypes
 import json
 import os
@@ -15,7 +15,7 @@ import numpy as np
 import libllama
 import models
 
-COUNTS = ("graphs", "chains", "slot_chains", "matrices", "loops")
+COUNTS = ("graphs", "chains", "slot_chains", "matrices", "loops", "shared")
 # Scores that experts are chosen by, in the order in which a graph may have them.
 SCORES = re.compile(r"ffn_moe_(logits|logits_biased|probs_biased)-(\d+)$")
 
@@ -62,6 +62,8 @@ def run(library, task):
     watch = scores.watch if scores else (lambda name, values: True) if task.get("watch") == "all" else None
     context = libllama.Context(model, sequences, length + 1, task.get("threads", 1), on_value=watch,
                                n_batch=max(512, sequences * length))
+    if "polling" in task:
+        context.attach_pool(task["threads"], task["polling"])
     before = counts_of_plugin()
     prompt = [(s, p, token_of(s, p)) for s in range(sequences) for p in range(length)]
     last = [(s, length, token_of(s, length)) for s in range(sequences)]

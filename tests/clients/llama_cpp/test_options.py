@@ -42,6 +42,22 @@ class Options(runs.TestCase):
         difference = np.abs(self.both(found, "one") - self.both(found, "two")).max()
         self.assertLessEqual(difference, 1e-5 * np.abs(self.both(found, "two")).max())
 
+    def test_threads_of_ggml(self):
+        # With a pool that spins, one that sleeps, and none; results do not depend on whose threads compute.
+        case = "qwen3moe-q4_K_M"
+        options = {"spins": {"threads": 2, "polling": 50}, "sleeps": {"threads": 2, "polling": 0}, "none": {"threads": 2},
+                   "one": {}}
+        for version in packages.VERSIONS:
+            with self.subTest(version):
+                found = self.run_each(version, case, options)
+                own = self.run_each(version, case, options, MOE_GGML_THREADS="own")
+                for name in options:
+                    counts = dict(zip(COUNTS, found[f"{name}/counts"]))
+                    self.assertEqual(counts["shared"], 0 if name == "one" else counts["graphs"], name)
+                    self.assertGreater(counts["chains"], 0)
+                    self.assertEqual(dict(zip(COUNTS, own[f"{name}/counts"]))["shared"], 0, name)
+                    np.testing.assert_array_equal(self.both(own, name), self.both(found, name))
+
     def test_other_matrices_are_quantized(self):
         # With AMX ggml multiplies them by tiles, between libmoe's.
         options = {"long": {"sequences": 8, "tokens": 40}}
@@ -101,6 +117,16 @@ class Abort(unittest.TestCase):
         self.assertEqual((answer.returncode, answer.stdout), (0, "2 0\n"), answer.stderr)
 
 
+class Pools(unittest.TestCase):
+    def test_pools_that_come_and_go(self):
+        for version in VERSIONS:
+            with tempfile.TemporaryDirectory() as folder:
+                answer = runs.python(POOLS, runs.HERE, runs.libraries(version), runs.Files(folder).path("qwen3moe-q4_K"),
+                                     GGML_BACKEND_PATH=runs.PLUGIN)
+            self.assertEqual((answer.returncode, answer.stdout), (0, "same True\n" * 8), answer.stderr)
+            self.assertEqual(answer.stderr, "")
+
+
 class WarmUp(unittest.TestCase):
     def test_every_expert_of_every_token(self):
         # llama.cpp's programs do so before the first prompt: more slots than moe.h takes at once.
@@ -123,6 +149,46 @@ library.llama.llama_set_warmup(context.handle, ctypes.c_bool(True))
 first = context.decode([(0, 0, 1), (0, 1, 2)])
 library.llama.llama_set_warmup(context.handle, ctypes.c_bool(False))
 print(first, context.decode([(0, 2, 3)]), run_models.counts_of_plugin()[3])
+"""
+
+# The same token under pools that are attached and freed, threads that become more and fewer, two contexts by turns, and contexts
+# that end; each time all graphs are on ggml's threads.
+POOLS = """
+import ctypes, sys
+sys.path.insert(0, sys.argv[1])
+import libllama, run_models
+library = libllama.Llama(sys.argv[2])
+model = libllama.Model(library, sys.argv[3])
+expected = None
+def check(context):
+    global expected
+    before = run_models.counts_of_plugin()
+    library.llama.llama_memory_clear(ctypes.c_void_p(library.llama.llama_get_memory(context.handle)), ctypes.c_bool(True))
+    assert context.decode([(0, 0, 5), (0, 1, 9)]) == 0
+    counts = run_models.counts_of_plugin() - before
+    logits = context.logits(2).tobytes()
+    expected = expected or logits
+    print("same", logits == expected and counts[0] > 0 and counts[5] == counts[0])
+library.llama.llama_get_memory.restype = ctypes.c_void_p
+first = libllama.Context(model, n_threads=2)
+check(first)
+first.attach_pool(2, 50)
+check(first)
+second = libllama.Context(model, n_threads=2)
+check(second)
+first.detach_pool()
+check(first)
+first.set_n_threads(3, 3)
+check(first)
+first.close()
+second.set_n_threads(2, 2)
+check(second)
+second.attach_pool(2, 0)
+check(second)
+second.detach_pool()
+second.close()
+third = libllama.Context(model, n_threads=2)
+check(third)
 """
 
 # A decode that the callback ends in the plug-in's part of the graph, then one that it lets through.
