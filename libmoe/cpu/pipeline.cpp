@@ -36,6 +36,32 @@ bool is_last(int32_t& done, int64_t n_tasks) {
     return std::atomic_ref(done).fetch_add(1, std::memory_order_acq_rel) + 1 == n_tasks;
 }
 
+// Tasks whose weights follow each other go to one worker, whose prefetches then run ahead into its
+// own next task. Workers whose range is done take tasks of the others' ranges.
+class TaskRanges {
+  public:
+    TaskRanges(int64_t* next, int64_t n_tasks, int32_t n_ranges)
+        : next_(next), n_tasks_(n_tasks), n_ranges_(n_ranges) {}
+
+    template <class Run>
+    void run(int64_t own, Run run_task) const {
+        for (int32_t i = 0; i < n_ranges_; ++i) {
+            const int64_t range = (own + i) % n_ranges_;
+            const int64_t first = begin(range), n = begin(range + 1) - first;
+            const std::atomic_ref next(next_[range * task_range_stride]);
+            for (int64_t task; (task = next.fetch_add(1, std::memory_order_relaxed)) < n;)
+                run_task(first + task);
+        }
+    }
+
+  private:
+    int64_t begin(int64_t range) const { return range * n_tasks_ / n_ranges_; }
+
+    int64_t* next_;
+    int64_t n_tasks_;
+    int32_t n_ranges_;
+};
+
 // Features in blocks, each a task.
 struct Blocks {
     int64_t features, block;
@@ -164,6 +190,7 @@ void Pipeline<Real>::count_active() {
     for (int64_t i = 0; i < count; ++i) b_.gate_up_done[b_.active[i]] = 0;
     std::fill_n(b_.down_done, divide_up(layer().expert_width(), down_task()), 0);
     *b_.shared_gate_up_done = 0;
+    std::fill_n(b_.range_next, 2 * setup_.n_workers * task_range_stride, 0);
     if (!setup_.x_in_tiles && !setup_.h_in_tiles) return;
     b_.tile_offsets[0] = 0;
     for (int32_t e = 0; e < setup_.slice->n_local; ++e) {
@@ -366,6 +393,17 @@ void Pipeline<Real>::run_and_reduce(bool input_is_latent, const Reduction& reduc
         store(b_.routed, layer().expert_width(), *reduction.out, reduction.first, reduction.n);
 }
 
+// Calls task(worker, i) for all i below n_tasks; region: 0 or 1.
+template <class Real>
+template <class Task>
+void Pipeline<Real>::for_each_task(int32_t region, int64_t n_tasks, Task task) {
+    const TaskRanges ranges(b_.range_next + region * setup_.n_workers * task_range_stride, n_tasks,
+                            team_.size());
+    team_.for_each(team_.size(), [&](int32_t worker, int64_t own) {
+        ranges.run(own, [&](int64_t i) { task(worker, i); });
+    });
+}
+
 // Two parallel regions, in each of them first the tasks of the shared expert, which has most rows.
 // Whoever does the last task of an expert's gate and up quantizes its rows of h, and whoever does
 // the last task of some columns of down adds them up over the experts.
@@ -375,23 +413,24 @@ void Pipeline<Real>::run_and_reduce_few(bool input_is_latent, const Reduction& r
     const Blocks gate_up{setup_.slice->intermediate_count, gate_up_task()};
     const Blocks shared{with_shared ? setup_.slice->shared_count : 0,
                         with_shared ? shared_gate_up_task() : 1};
-    team_.for_each(shared.count() + *b_.n_active * gate_up.count(), [&](int32_t worker, int64_t i) {
-        if (i < shared.count()) {
-            shared_gate_up_block(worker, reduction.n, shared.first(i), shared.last(i));
-            if (is_last(*b_.shared_gate_up_done, shared.count()))
-                finish_shared_gate_up(reduction.n);
-            return;
-        }
-        i -= shared.count();
-        const int32_t e = b_.active[i / gate_up.count()];
-        i %= gate_up.count();
-        gate_up_block(worker, e, gate_up.first(i), gate_up.last(i), input_is_latent, false);
-        if (is_last(b_.gate_up_done[e], gate_up.count()))
-            quantize_h(b_.offsets[e], b_.offsets[e + 1]);
-    });
+    for_each_task(
+        0, shared.count() + *b_.n_active * gate_up.count(), [&](int32_t worker, int64_t i) {
+            if (i < shared.count()) {
+                shared_gate_up_block(worker, reduction.n, shared.first(i), shared.last(i));
+                if (is_last(*b_.shared_gate_up_done, shared.count()))
+                    finish_shared_gate_up(reduction.n);
+                return;
+            }
+            i -= shared.count();
+            const int32_t e = b_.active[i / gate_up.count()];
+            i %= gate_up.count();
+            gate_up_block(worker, e, gate_up.first(i), gate_up.last(i), input_is_latent, false);
+            if (is_last(b_.gate_up_done[e], gate_up.count()))
+                quantize_h(b_.offsets[e], b_.offsets[e + 1]);
+        });
     const Blocks down{layer().expert_width(), down_task()};
     const int64_t n_shared = with_shared ? 1 : 0;
-    team_.for_each((n_shared + *b_.n_active) * down.count(), [&](int32_t worker, int64_t i) {
+    for_each_task(1, (n_shared + *b_.n_active) * down.count(), [&](int32_t worker, int64_t i) {
         const int64_t expert = i / down.count() - n_shared;
         i %= down.count();
         if (expert < 0)

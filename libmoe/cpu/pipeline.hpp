@@ -116,6 +116,8 @@ class Pipeline {
     int64_t down_task() const;
     template <class Block>
     void for_each_expert_block(int64_t features, int64_t block_features, Block block);
+    template <class Task>
+    void for_each_task(int32_t region, int64_t n_tasks, Task task);
     InputRows<Real> as_taken(InputRows<Real> rows, int64_t n, int64_t panel_rows,
                              const std::byte* integers, int64_t columns,
                              const Quantization& how) const;

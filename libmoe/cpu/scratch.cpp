@@ -53,6 +53,7 @@ Scratch<Real>::Scratch(const Setup& setup, int64_t n_tokens, std::byte* memory) 
     gate_up_done = arena.take<int32_t>(n_local);
     down_done = arena.take<int32_t>(width);
     shared_gate_up_done = arena.take<int32_t>(1);
+    range_next = arena.take<int64_t>(2 * setup.n_workers * task_range_stride);
     row_slot = arena.take<int32_t>(n_rows_max);
     row_input = arena.take<int32_t>(n_rows_max);
     row_target = arena.take<int64_t>(n_rows_max);

@@ -6,6 +6,8 @@
 
 namespace moe::cpu {
 
+constexpr int64_t task_range_stride = 8;
+
 // T tokens of a chunk, k slots each; Real is the type of all activations inside. Row lists: a row
 // is one (token, expert) pair of a local expert; rows are sorted by local expert.
 template <class Real>
@@ -31,8 +33,10 @@ struct Scratch {
     int32_t* gate_up_done;         // [E_local]
     int32_t* down_done;            // [L]
     int32_t* shared_gate_up_done;  // one number
-    int32_t* row_slot;             // [T * k] slot, or target row, of each row
-    int32_t* row_input;            // [T * k] row of x that feeds each row
+    // Next task of each worker's own range, of gate_up and of down, each in a line of its own.
+    int64_t* range_next;   // [2, workers, task_range_stride]
+    int32_t* row_slot;     // [T * k] slot, or target row, of each row
+    int32_t* row_input;    // [T * k] row of x that feeds each row
     int64_t* row_target;   // [T * k] row of the caller's buffers, where rows come in or go out
     float* row_weight;     // [T * k] of weights on the input
     Real* h;               // [T * k, 2I]
