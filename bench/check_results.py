@@ -3,7 +3,7 @@
 usage: check_results.py <folder bench>
 Beyond the schema: times in order, times_floor and the case's name as the other fields have them,
 no case twice, read floors that ascend; of peers one floor for a layer and no peer twice; of the CPU
-its rates and ratios, and a peer that computes the same layer. Documents of this file are changed in
+its rates and ratios, and a peer that computes the same layer; of llama.cpp ratios of its rates. Documents of this file are changed in
 one field at a time, and every change must be refused, so that the test means something before there
 are results.
 """
@@ -148,11 +148,43 @@ CPU_SAMPLE = {
 }
 
 
+LLAMA_CPP_SAMPLE = {
+    "schema": "libmoe.bench-llama-cpp.1",
+    "runs": [
+        {
+            "commit": "0123abc",
+            "date": "2000-01-01T00:00:00Z",
+            "processor": "a processor of this test",
+            "n_processors": 2,
+            "ggml": "0.25.1",
+            "package": "3.22.1",
+            "model": "a-model",
+            "layers": 4,
+            "threads": 2,
+            "rounds": 5,
+            "results": [
+                {
+                    "polling": "50",
+                    "stock prompt": 100.0,
+                    "libmoe prompt": 210.0,
+                    "ratio prompt": 2.1,
+                    "stock decode": 50.0,
+                    "libmoe decode": 55.0,
+                    "ratio decode": 1.1,
+                },
+            ],
+        },
+    ],
+}
+
+
 def problems(document, validator):
     """What is wrong with a document; empty for a good one."""
     error = jsonschema.exceptions.best_match(validator.iter_errors(document))
     if error:
         return [f"{'/'.join(map(str, error.absolute_path))}: {error.message}"]
+    if document["schema"] == LLAMA_CPP_SAMPLE["schema"]:
+        return list(llama_cpp_disagrees(document))
     if document["schema"] == CPU_SAMPLE["schema"]:
         return list(cpu_disagrees(document))
     found = []
@@ -160,6 +192,20 @@ def problems(document, validator):
     if sizes != sorted(set(sizes)):
         found.append("read_floor does not ascend")
     return found + list((peers_disagree if document["schema"] == PEERS_SAMPLE["schema"] else cases_disagree)(document["results"]))
+
+
+def llama_cpp_disagrees(document):
+    """Ratios are medians of neighbours, rates medians of all, so they agree roughly."""
+    seen = set()
+    for run in document["runs"]:
+        for result in run["results"]:
+            case = (run["model"], run["layers"], run["threads"], result["polling"])
+            if case in seen:
+                yield f"{case} twice"
+            seen.add(case)
+            for part in ("prompt", "decode"):
+                if not 0.7 < result[f"ratio {part}"] * result[f"stock {part}"] / result[f"libmoe {part}"] < 1.4:
+                    yield f"{case}: the ratio of {part} is not that of its rates"
 
 
 def cpu_disagrees(document):
@@ -284,8 +330,8 @@ def mutations_of(sample):
         yield f"{where} with a field more", changed(path, lambda node: node.update(more=1), sample)
     yield "another schema", changed((), lambda d: d.update(schema=sample["schema"][:-1] + "9"), sample)
     yield "no commit", changed((), lambda d: d.update(commit="unknown"), sample)
-    ascending = "read_floor" if "read_floor" in sample else "read_rates"
-    yield f"{ascending} descends", changed((ascending,), lambda all: all.reverse(), sample)
+    for ascending in {"read_floor", "read_rates"} & sample.keys():
+        yield f"{ascending} descends", changed((ascending,), lambda all: all.reverse(), sample)
 
 
 def mutations():
@@ -360,15 +406,35 @@ def is_of_peers(path):
     return path.name.startswith("peers")
 
 
+def mutations_of_llama_cpp():
+    def of_result(**fields):
+        return changed(("runs", 0, "results", 0), lambda r: r.update(fields), LLAMA_CPP_SAMPLE)
+
+    yield from mutations_of(LLAMA_CPP_SAMPLE)
+    yield "a ratio that the rates have not", of_result(**{"ratio decode": 2.0})
+    yield "no tokens", of_result(**{"stock prompt": 0})
+    yield "a polling that is none", of_result(polling="often")
+    yield "a run twice", changed((), lambda d: d.update(runs=2 * d["runs"]), LLAMA_CPP_SAMPLE)
+
+
+def is_of_llama_cpp(path):
+    return path.name.startswith("llama_cpp-")
+
+
 def is_of_cpu(path):
     return path.name.startswith("cpu-")
 
 
 # (schema, good document, wrong ones, files of results)
+def is_of_cases(path):
+    return not any(is_other(path) for is_other in (is_of_peers, is_of_cpu, is_of_llama_cpp))
+
+
 KINDS = (
     ("cpu.schema.json", CPU_SAMPLE, mutations_of_cpu, is_of_cpu),
-    ("results.schema.json", SAMPLE, mutations, lambda path: not is_of_peers(path) and not is_of_cpu(path)),
+    ("results.schema.json", SAMPLE, mutations, is_of_cases),
     ("peers.schema.json", PEERS_SAMPLE, mutations_of_peers, is_of_peers),
+    ("llama_cpp.schema.json", LLAMA_CPP_SAMPLE, mutations_of_llama_cpp, is_of_llama_cpp),
 )
 
 

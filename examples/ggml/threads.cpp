@@ -31,7 +31,7 @@ Function original_function = nullptr;
 SetPool original_set_pool = nullptr;
 bool has_openmp = false;  // such a ggml makes threads that outlive a graph without a pool
 
-std::mutex guard;
+std::mutex attached_guard;
 std::map<Backend*, ThreadPool*> attached;  // pools of ours, to CPU backends without one
 
 // What this thread has set last, and nobody has taken note of yet.
@@ -44,7 +44,7 @@ thread_local Told told;
 void set_pool(Backend* cpu, ThreadPool* pool) {
     told = {cpu, pool};
     if (!pool) {
-        const std::lock_guard lock(guard);
+        const std::lock_guard lock(attached_guard);
         if (const auto own = attached.find(cpu); own != attached.end()) pool = own->second;
     }
     original_set_pool(cpu, pool);
@@ -204,7 +204,7 @@ HostThreads::~HostThreads() {
 void HostThreads::drop_own_pool() {
     if (!own_pool_) return;
     {
-        const std::lock_guard lock(guard);
+        const std::lock_guard lock(attached_guard);
         std::erase_if(attached, [&](const auto& each) { return each.second == own_pool_; });
     }
     host.compute.pool_free(own_pool_);
@@ -221,7 +221,7 @@ void HostThreads::use_own_pool() {
         own_threads_ = n_threads_;
     }
     if (!cpu_) return;
-    const std::lock_guard lock(guard);
+    const std::lock_guard lock(attached_guard);
     if (std::exchange(attached[cpu_], own_pool_) != own_pool_) original_set_pool(cpu_, own_pool_);
 }
 
