@@ -49,8 +49,11 @@ class TaskRanges {
             const int64_t range = (own + i) % n_ranges_;
             const int64_t first = begin(range), n = begin(range + 1) - first;
             const std::atomic_ref next(next_[range * task_range_stride]);
-            for (int64_t task; (task = next.fetch_add(1, std::memory_order_relaxed)) < n;)
-                run_task(first + task);
+            // Many workers look, at the end: no line moves for that.
+            while (next.load(std::memory_order_relaxed) < n) {
+                const int64_t task = next.fetch_add(1, std::memory_order_relaxed);
+                if (task < n) run_task(first + task);
+            }
         }
     }
 

@@ -395,8 +395,7 @@ inline constexpr CpuKernelRate xeon_rates[] = {
 };
 
 inline constexpr CpuReadRate zen4_reads[] = {{1, 30.6}, {2, 36.4}};
-inline constexpr CpuReadRate sapphire_rapids_reads[] = {
-    {1, 14.0}, {2, 25.3}, {4, 38.0}, {8, 82.3}, {16, 132.8}};
+inline constexpr CpuReadRate sapphire_rapids_reads[] = {{4, 38.0}, {8, 82.3}, {16, 132.8}};
 inline constexpr CpuReadRate xeon_reads[] = {{1, 13.3}, {2, 24.2}};
 
 // The best instruction set first.

@@ -71,8 +71,7 @@ std::vector<Comparison> compare(const char* file, const test::Processor& process
 }
 
 // Predicted over best time. Rates of the first machine are those of an expert in the caches, which
-// larger layers do not reach; gemv rates of the second one were fitted to its calls of one token of
-// one model, and its gemm kernels are older.
+// larger layers do not reach.
 TEST(CpuCost, HoldsForTheCommittedResults) {
     SKIP_WITHOUT_X86();
     struct Case {
@@ -80,16 +79,14 @@ TEST(CpuCost, HoldsForTheCommittedResults) {
         const test::Processor& processor;
         size_t n;
         double least, middle, most;
-        int64_t most_tokens = 512;
     };
     test::Processor amx_on_two = test::with_amx;
     amx_on_two.n_threads = 2;
     for (const Case& one : {Case{"cpu-2.json", test::with_avx512, 60, 0.65, 0.82, 1.1},
-                            Case{"cpu-16.json", test::with_amx, 38, 0.74, 1.0, 1.2, 16},
+                            Case{"cpu-16.json", test::with_amx, 60, 0.7, 1.02, 1.4},
                             Case{"cpu-2-amx.json", amx_on_two, 60, 0.7, 1.08, 1.45}}) {
         std::vector<double> ratios;
         for (const Comparison& found : compare(one.file, one.processor)) {
-            if (found.n_tokens > one.most_tokens) continue;
             ratios.push_back(found.over_best);
             EXPECT_GT(found.over_best, one.least) << found.name;
             EXPECT_LT(found.over_best, one.most) << found.name;

@@ -172,7 +172,7 @@ TEST(Explain, Qwen3InBf16) {
                        "  gate bf16 x128: 402653184 bytes\n"
                        "  up bf16 x128: 402653184 bytes\n"
                        "  down bf16 x128: 402653184 bytes\n"
-                       "workspace 71760192 bytes for 512 tokens, 512 at a time\n"}));
+                       "workspace 71760704 bytes for 512 tokens, 512 at a time\n"}));
 }
 
 TEST(Explain, MixtralInNvfp4) {
@@ -186,7 +186,7 @@ TEST(Explain, MixtralInNvfp4) {
                        "  gate nvfp4 x8: 264241152 bytes\n"
                        "  up nvfp4 x8: 264241152 bytes\n"
                        "  down nvfp4 x8: 264241152 bytes\n"
-                       "workspace 20404480 bytes for 64 tokens, 64 at a time\n"}));
+                       "workspace 20404992 bytes for 64 tokens, 64 at a time\n"}));
 }
 
 TEST(Explain, DeepSeekV3InFp8) {
@@ -205,7 +205,7 @@ TEST(Explain, DeepSeekV3InFp8) {
                  "  shared_gate fp8_128x128 x1: 14683648 bytes\n"
                  "  shared_up fp8_128x128 x1: 14683648 bytes\n"
                  "  shared_down fp8_128x128 x1: 14683648 bytes\n"
-                 "workspace 134014848 bytes for 4096 tokens, 276 at a time\n"}));
+                 "workspace 134015360 bytes for 4096 tokens, 276 at a time\n"}));
 }
 
 // A layer as Q4_K_M files have it: the text of its experts where the gemv kernels run.
