@@ -228,9 +228,10 @@ void HostThreads::use_own_pool() {
 void HostThreads::set_n_threads(int n_threads) {
     n_threads_ = n_threads > 0 ? n_threads : 0;
     if (!cpu_registry) return;
-    const Told last = std::exchange(told, {});
-    cpu_ = last.cpu;
-    program_pool_ = last.pool;
+    if (const Told last = std::exchange(told, {}); last.cpu) {
+        cpu_ = last.cpu;
+        program_pool_ = last.pool;
+    }
     if (program_pool_) drop_own_pool();
     if (n_threads_ > 1 && !program_pool_ && !has_openmp) use_own_pool();
 }

@@ -18,8 +18,8 @@
 
 namespace moe::ggml {
 
-// Looks the functions up and replaces the one; before a program computes. Not without reason:
-// MOE_GGML_THREADS=own, or a ggml that lacks a function.
+// Looks the functions up and replaces the one; before a program computes. Does nothing with
+// MOE_GGML_THREADS=own, or where ggml lacks a function.
 void find_host_threads();
 
 // Null, the process default with threads of its own, unless ggml's threads can be had. Loops of
@@ -59,7 +59,7 @@ class HostThreads {
     ~HostThreads();
 
     // By the thread that has just set the pool of the CPU backend, as llama.cpp does before every
-    // graph.
+    // graph. What it set last stays in use, as it does in that backend.
     void set_n_threads(int n_threads);
     int n_threads() const { return n_threads_; }
     // Calls work on this thread. False: no other thread helped.
