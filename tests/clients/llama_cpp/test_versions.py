@@ -42,8 +42,10 @@ class Function(ctypes.Structure):
 names = []
 while plugin.moe_ggml_function_at(len(names)):
     names.append(plugin.moe_ggml_function_at(len(names)))
+with open("/proc/self/maps") as maps:
+    cpu = ctypes.CDLL(next(line.split()[-1] for line in maps if "libggml-cpu" in line))
 def address(name):
-    for part in (library.base, library.ggml):
+    for part in (library.base, library.ggml, cpu):
         try:
             return ctypes.cast(getattr(part, name.decode()), ctypes.c_void_p)
         except AttributeError:
@@ -99,6 +101,11 @@ class Registering(unittest.TestCase):
     def test_list_of_functions(self):
         answer = python(REGISTER, HERE, libraries(NEWEST), PLUGIN)
         self.assertEqual(answer.returncode, 0, answer.stderr)
+        self.assertIn("'LIBMOE': 3", answer.stdout)
+
+    def test_a_list_without_those_for_threads(self):
+        answer = python(REGISTER, HERE, libraries(NEWEST), PLUGIN, "ggml_custom_4d", "ggml_graph_compute")
+        self.assertEqual((answer.returncode, answer.stderr), (0, ""))
         self.assertIn("'LIBMOE': 3", answer.stdout)
 
     def test_a_list_that_lacks_one(self):
