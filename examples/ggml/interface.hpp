@@ -186,7 +186,7 @@ struct Registry {
     void* context;
 };
 
-// What ggml_init takes, by value.
+// ggml_init takes it by value.
 struct ContextParams {
     size_t bytes;
     void* memory;

@@ -34,7 +34,7 @@ bool has_openmp = false;  // such a ggml makes threads that outlive a graph with
 std::mutex attached_guard;
 std::map<Backend*, ThreadPool*> attached;  // pools of ours, to CPU backends without one
 
-// What this thread has set last, and nobody has taken note of yet.
+// This thread has set them last, and nobody has taken note of it yet.
 struct Told {
     Backend* cpu = nullptr;
     ThreadPool* pool = nullptr;
@@ -77,7 +77,7 @@ bool is_feature(Registry* registry, const char* name) {
     return false;
 }
 
-// Of a thread pool as ggml describes it. Its members follow a mask of processors.
+// ggml describes a thread pool by it. The members follow a mask of processors.
 struct PoolParams {
     bool mask[512];
     int n_threads;
@@ -164,16 +164,14 @@ void SharedLoop::run(int32_t n_tasks, moe_task_fn task, void* data) {
     n_done_.store(0);
     task_.store(task);
     data_.store(data);
-    uint64_t at = (number + 1) << 32;
-    next_.store(at);
-    while (take_one(at)) {
+    next_.store((number + 1) << 32);
+    while (take_one()) {
     }
     for (int round = 0; n_done_.load(std::memory_order_acquire) < n_tasks; ++round) pause(round);
 }
 
-// False: no task of this loop is left. `seen` is what next_ was.
-bool SharedLoop::take_one(uint64_t& seen) {
-    seen = next_.load();
+bool SharedLoop::take_one() {
+    uint64_t seen = next_.load();
     const auto index = static_cast<int32_t>(seen & 0xFFFFFFFF);
     const bool is_open = (seen >> 32) % 2 == 0;
     if (!is_open || index >= n_tasks_.load()) return false;
@@ -187,9 +185,8 @@ bool SharedLoop::take_one(uint64_t& seen) {
 }
 
 void SharedLoop::help() {
-    uint64_t seen = 0;
     for (int round = 0; !is_over_.load(std::memory_order_acquire); ++round) {
-        if (take_one(seen))
+        if (take_one())
             round = 0;
         else
             pause(round);

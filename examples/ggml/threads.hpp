@@ -39,7 +39,7 @@ class SharedLoop {
     void help();
 
   private:
-    bool take_one(uint64_t& seen);
+    bool take_one();  // false: no task of this loop is left
 
     // The number of the loop, and that of its next task in the low half. Odd numbers: the fields
     // below are about to change.

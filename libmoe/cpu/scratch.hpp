@@ -3,10 +3,9 @@
 
 #include "libmoe/base/arena.hpp"
 #include "libmoe/cpu/setup.hpp"
+#include "libmoe/cpu/task_ranges.hpp"
 
 namespace moe::cpu {
-
-constexpr int64_t task_range_stride = 8;
 
 // T tokens of a chunk, k slots each; Real is the type of all activations inside. Row lists: a row
 // is one (token, expert) pair of a local expert; rows are sorted by local expert.
@@ -33,7 +32,7 @@ struct Scratch {
     int32_t* gate_up_done;         // [E_local]
     int32_t* down_done;            // [L]
     int32_t* shared_gate_up_done;  // one number
-    // Next task of each worker's own range, of gate_up and of down, each in a line of its own.
+    // Next task of each worker's own range, of gate_up and of down.
     int64_t* range_next;   // [2, workers, task_range_stride]
     int32_t* row_slot;     // [T * k] slot, or target row, of each row
     int32_t* row_input;    // [T * k] row of x that feeds each row

@@ -334,6 +334,45 @@ TEST(GemvTiling, StagesHoldTheirBlocksAndRecords) {
 
 // One codebook of all experts is one table for any number of slots: in bytes for two and three
 // bits, in lanes for four and five.
+// Consumers and copies find the place of a k_block by the same bits; those that the mask leaves out
+// must be the same for all of them.
+TEST(GemvTiling, KBlocksBeginWhereTheMaskLetsThem) {
+    const PackedType types_in_lines[] = {
+        grid_type(PackedType::grid_4, GridScale::f16, GridZero::packed, 128),
+        grid_type(PackedType::grid_8, GridScale::bf16, GridZero::middle, 0),
+        grid_type(PackedType::grid_e4m3, GridScale::f32, GridZero::middle, 0), PackedType::e4m3};
+    for (const Shape& shape : shapes)
+        for (const PackedType type : types_in_lines) {
+            const GemvProblem problem = problem_of(shape, type);
+            const PackedMatrix& m = problem.down;
+            const GemvTiling tiling = tile_down(h200_facts(), problem, h200_tuning());
+            const auto grid = cuda::grid_records_of(type, m.k);
+            const bool ends_lines = m.tile_stride() * m.n_tiles % 128 == 0;
+            int64_t differing = 0;
+            for (int64_t tile = 0; tile < std::min(m.n_tiles, 16); ++tile)
+                for (int32_t b = 0; b < tiling.n_k_blocks; ++b) {
+                    const int32_t split = b * tiling.k_block_splits;
+                    const int64_t begin = is_grid(type) ? grid.align_down(grid.begin(split))
+                                                        : int64_t{split} * min_split_bytes(type);
+                    differing |= (tile * m.tile_stride() + begin) % 128;
+                }
+            SCOPED_TRACE(testing::Message() << shape.name << ", type " << static_cast<int>(type));
+            if (ends_lines) {
+                EXPECT_EQ(differing & ~int64_t{tiling.line_mask}, 0);
+            } else {
+                EXPECT_EQ(tiling.line_mask, 0);
+            }
+            GemvTuning no_lines = h200_tuning();
+            no_lines.copies_in_lines = false;
+            EXPECT_EQ(tile_down(h200_facts(), problem, no_lines).line_mask, 0);
+        }
+    const GemvProblem qwen = problem_of(shapes[0], types_in_lines[0]);
+    EXPECT_GT(tile_gate_up(h200_facts(), qwen, h200_tuning()).line_mask, 0);
+    EXPECT_EQ(tile_gate_up(h200_facts(), problem_of(shapes[0], PackedType::q4_k), h200_tuning())
+                  .line_mask,
+              0);
+}
+
 TEST(GemvTiling, OneCodebookIsOneTable) {
     const auto modes = [](PackedType type, const Shape& shape, bool shares) {
         GemvProblem problem = problem_of(shape, type);

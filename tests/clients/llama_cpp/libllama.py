@@ -10,7 +10,7 @@ import numpy as np
 # Larger than the structs of any release: a function that takes one by value reads its beginning.
 PARAMS_BYTES = 512
 
-# Of ggml_threadpool_params, whose members follow a mask of processors.
+# Bytes of ggml_threadpool_params, and where the polling is; its members follow a mask of processors.
 _POOL_PARAMS_BYTES, _POLLING_OFFSET = 544, 520
 
 # Offsets in llama_context_params, from the version of ggml on. Everything before n_seq_max stays.
@@ -168,7 +168,7 @@ class Context:
         return np.array(rows)
 
     def attach_pool(self, n_threads, polling):
-        """A thread pool as llama.cpp's programs attach it; returns it."""
+        """A thread pool as llama.cpp's programs attach it."""
         with open("/proc/self/maps", encoding="utf-8") as maps:
             cpu = ctypes.CDLL(next(line.split()[-1] for line in maps if "libggml-cpu" in line))
         cpu.ggml_threadpool_new.restype = ctypes.c_void_p
@@ -178,7 +178,6 @@ class Context:
         pool = ctypes.c_void_p(cpu.ggml_threadpool_new(params))
         self.library.llama.llama_attach_threadpool(self.handle, pool, pool)
         self._free_pool = lambda: cpu.ggml_threadpool_free(pool)
-        return pool
 
     def detach_pool(self):
         self.library.llama.llama_detach_threadpool(self.handle)
