@@ -20,12 +20,13 @@ SKEW, PEERS, OUTSIDE = "bench/results/study-skew.json", "bench/results/peers.jso
 MARKS = ("<!-- goals: written by bench/goals_table.py . --write -->\n", "<!-- end of goals -->\n")
 OTHER_CARD = "bench/results/h100.json"
 OTHER_MARKS = ("<!-- other card: written by bench/goals_table.py . --write -->\n", "<!-- end of other card -->\n")
-# A peer in one run with libmoe: its file, its name, what is compared.
+# A peer in one run with libmoe: its file of a card, its name, what is compared.
 SAME_RUNS = (
-    ("bench/results/peers-ggml-h100.json", "ggml CUDA",
+    ("bench/results/peers-ggml-{}.json", "ggml CUDA",
      "Every format of GGUF that both have, qwen3-30b and mixtral, from ids.\nggml quantizes x to 8 bits. The goal is to be no slower."),
-    ("bench/results/peers-humming-h100.json", "Humming",
-     "Its two GEMMs of a layer alone, without activation, sum and align, beside\nlibmoe's whole call from ids. The goal is to be no slower."),
+    ("bench/results/peers-humming-{}.json", "Humming",
+     "Its two GEMMs of a layer alone, without activation, sum and align, beside\nlibmoe's whole call from ids; `_fp8`: activations in E4M3 on "
+     "both sides. The goal is to be no slower."),
 )
 LAUNCHES = ("launches", "all", "from ids 2 at T <= 16, 5 at any T; a whole layer 2 more", "no result file that counts them")
 NOT_MEASURED = (
@@ -34,7 +35,6 @@ NOT_MEASURED = (
     ("memory", "all", "packed bytes 1.02 x the format's own + 1 MB; load peak one expert more", "the benchmark records none"),
     ("load", "all", "70% of the slower of file read and copy to the device", "no result file; [load.md](notes/load.md) has figures"),
     ("CPU, T = 1 to 512", "all", "faster than ik_llama.cpp", "it was not there; beside ggml: [performance](../docs/performance.md#on-the-cpu)"),
-    ("inside llama.cpp, experts on the CPU", "all", "faster than stock", "no result file; [llama.cpp](../docs/llama_cpp.md#speed) has figures"),
 )
 MOST_FAILURES = 8  # by name
 
@@ -208,8 +208,8 @@ def other_card_block(document, lists=None, beside=()):
     return "\n".join(lines) + "\n"
 
 
-def block(document, skew=None, peers=None, outside=None, lists=None, elsewhere=None):
-    """lists: results of lists on this card; elsewhere: those on another one."""
+def block(document, skew=None, peers=None, outside=None, lists=None, elsewhere=None, beside=()):
+    """lists, beside: results of lists, and of peers in one run, on this card; elsewhere: lists on another one."""
     run, goals, lists = Run(document, RESULTS), all_goals(), lists or {}
     everywhere = {**(elsewhere or {}), **lists}
     others = [r for r in [*(peers or {"results": []})["results"], *(outside or {"results": []})["results"]] if r["peer"] != "libmoe"]
@@ -217,6 +217,8 @@ def block(document, skew=None, peers=None, outside=None, lists=None, elsewhere=N
     lines += skewed_rows(skew)
     lines += ["", "Peers that were measured in runs of their own, on the same kind of card:", "", *peers_table(cases_by_peers_names(run, lists), others)]
     lines += list_tables(lists, "h200")
+    for one in beside:
+        lines += same_run_table(*one)
     lines += ["", "Goals without a result:", "", *not_measured_table([document, *everywhere.values()], everywhere)]
     for n_tokens in (1, 2):
         lines += ["", *small_batch_table(run, n_tokens)]
@@ -236,15 +238,19 @@ def read_lists(root, card):
     return {name: document for name, document in documents.items() if document}
 
 
+def same_runs(root, card):
+    paths = [(path.format(card), peer, text) for path, peer, text in SAME_RUNS]
+    return [(document, *one) for one in paths if (document := read_if_there(root / one[0]))]
+
+
 def main():
     root = pathlib.Path(sys.argv[1])
     document = json.loads((root / RESULTS).read_text())
     made = block(document, *(read_if_there(root / name) for name in (SKEW, PEERS, OUTSIDE)), read_lists(root, "h200"),
-                 read_lists(root, "h100"))
+                 read_lists(root, "h100"), same_runs(root, "h200"))
     marked_block.put(root / PAGE, MARKS, made, RESULTS, "--write" in sys.argv[2:])
     if other := read_if_there(root / OTHER_CARD):
-        beside = [(document, *one) for one in SAME_RUNS if (document := read_if_there(root / one[0]))]
-        made = other_card_block(other, read_lists(root, "h100"), beside)
+        made = other_card_block(other, read_lists(root, "h100"), same_runs(root, "h100"))
         marked_block.put(root / PAGE, OTHER_MARKS, made, OTHER_CARD, "--write" in sys.argv[2:])
 
 

@@ -3,11 +3,12 @@
 timed on the same card just before:
 
     moe-bench --cases CASES --json FILE
-    python3 bench/peers/humming_gemms.py FILE --json bench/results/peers-humming-h100.json
+    python3 bench/peers/humming_gemms.py FILE.. --json bench/results/peers-humming-h100.json
 
-Every case of FILE in a format that Humming has is timed, from even random ids: tiles by Humming's own heuristics, lists of blocks made
-before, no activation, no sum. Weights are random bits, two sets of them in turns; with more than some ten tokens a set is several times
-the L2. Calls are replayed from a CUDA graph, the median of the replays counts. Results that are zero or not finite are a failure."""
+Every case of the files in a format that Humming has is timed, from even random ids: tiles by Humming's own heuristics, lists of blocks made
+before, no activation, no sum. Where libmoe's activations are E4M3, so are Humming's, which quantizes its rows of bfloat16 in the call. Weights are
+random bits, two sets of them in turns; with more than some ten tokens a set is several times the L2. Calls are replayed from a CUDA graph, the
+median of the replays counts. Results that are zero or not finite are a failure."""
 
 import argparse
 import importlib.metadata
@@ -22,6 +23,8 @@ FORMATS = {
     "int4_g128": {"dtype": "uint4", "group_size": 128},
     "awq": {"dtype": "uint4", "group_size": 128, "has_zero_point": True},
 }
+# Behind a format's name where activations are E4M3.
+QUANTIZED = "_fp8"
 NOTE = "two indexed GEMMs by its own heuristics: no activation, sum or align"
 N_SETS, N_CALLS, N_REPLAYS = 2, 4, 20
 
@@ -42,8 +45,9 @@ def fill(torch, name, tensor):
 def make_layer(torch, form, n_experts, rows, columns):
     from humming.layer import HummingLayer
 
-    layer = HummingLayer(shape_n=rows, shape_k=columns, weight_config=dict(FORMATS[form]), num_experts=n_experts,
-                         torch_dtype=torch.bfloat16).cuda()
+    rows_of = {"dtype": "float8e4m3"} if form.endswith(QUANTIZED) else None
+    layer = HummingLayer(shape_n=rows, shape_k=columns, weight_config=dict(FORMATS[form.removesuffix(QUANTIZED)]), input_config=rows_of,
+                         num_experts=n_experts, torch_dtype=torch.bfloat16).cuda()
     for name, tensor in layer.named_parameters():
         fill(torch, name, tensor.data)
     layer.transform()
@@ -118,7 +122,7 @@ def time_case(torch, layers, shape, n_tokens):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("measured", help="JSON of moe-bench")
+    parser.add_argument("measured", nargs="+", help="JSON of moe-bench")
     parser.add_argument("--json", required=True)
     parser.add_argument("--seconds", type=float, default=600, help="begin no new case after that long, and list the rest as failures")
     args = parser.parse_args()
@@ -129,15 +133,20 @@ def main():
     except (ImportError, importlib.metadata.PackageNotFoundError) as error:
         print(f"skipped: {error}")
         return 0
-    with open(args.measured) as file:
-        run = json.load(file)
+    runs = []
+    for path in args.measured:
+        with open(path) as file:
+            runs.append(json.load(file))
+    run = runs[0]
     results, failures = [], []
     made = {}
     begin = time.monotonic()
-    for one in run["results"]:
+    for one in (one for each in runs for one in each["results"]):
         form, shape = one["format"], tuple(one["shape"][key] for key in ("hidden", "intermediate", "n_experts", "top_k"))
-        if form not in FORMATS or one["mode"] != "ids" or one["zipf"]:
+        if form not in FORMATS or one["mode"] != "ids" or one["zipf"] or one["kernels"]:
             continue
+        if "activation_quantization" in one:
+            form += QUANTIZED
         if time.monotonic() - begin > args.seconds:
             failures.append(f"{one['case']}: no time was left")
             continue

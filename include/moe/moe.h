@@ -782,7 +782,7 @@ typedef struct moe_plan_desc {
     moe_activation_quantization activation_quantization;
     int32_t batch_invariant;    /* 1: a token's result never depends on the other tokens of the call */
     int32_t unfused;            /* 1: every stage apart, for study. Packed gate and up may then have permutations and
-                                   pre_quant_scales that differ */
+                                   pre_quant_scales that differ, and their rows keep their order where down has act_order */
     const char *kernel_filter;  /* items separated by commas, each a kernel's name or a glob of names, where * stands for any
                                    characters: "sm80_*" or "+sm80_*" forces the best candidate that matches in every stage that
                                    has one, "-sm80_*" forbids all that match; "experts:sm80_*" means that stage alone. A forced
@@ -810,7 +810,7 @@ MOE_API moe_status MOE_CALL moe_supports(moe_runtime *runtime, const moe_plan_de
 /* 128 bits. Equal keys: the descriptions make equal plans, so layers may share one. */
 MOE_API moe_status MOE_CALL moe_plan_key(moe_runtime *runtime, const moe_plan_desc *desc, uint8_t out_key[16]) MOE_NOEXCEPT;
 /* 128 bits. Weights and plans with equal ids go together. Depends on layout version, backend, shapes, formats, slice,
- * stages, residency and, of gate and up with permutations or pre_quant_scales, unfused; not on max_tokens, types of activations, tuning
+ * stages, residency and, of matrices with permutations or pre_quant_scales, unfused; not on max_tokens, types of activations, tuning
  * or kernels. */
 MOE_API moe_status MOE_CALL moe_plan_layout_id(const moe_plan *plan, uint8_t out_id[16]) MOE_NOEXCEPT;
 /* The device chosen, and in *out_reason (static, may be NULL) why. */
@@ -905,7 +905,8 @@ MOE_API void MOE_CALL moe_weights_destroy(moe_weights *weights) MOE_NOEXCEPT;
  * On a device ordered on stream, and done when the call returns; on the CPU no forward may be running on these weights. Graphs captured
  * before take the new weights, except where the experts of a role, a shared one among them, had one and the same given codebook and now
  * have different ones: capture again then. Packed gate and up share a permutation and a pre_quant_scale (moe_tensor.permutation), so that
- * one of them alone cannot take another: MOE_ERROR_UNSUPPORTED. BORROW: the matrices are borrowed from now on from where the tensor lies. */
+ * one of them alone cannot take another, and neither can packed down, by whose permutation their rows lie: MOE_ERROR_UNSUPPORTED.
+ * BORROW: the matrices are borrowed from now on from where the tensor lies. */
 MOE_API moe_status MOE_CALL moe_weights_update(moe_weights *weights, const moe_tensor *tensor, void *stream) MOE_NOEXCEPT;
 
 MOE_API moe_status MOE_CALL moe_weights_layout_id(const moe_weights *weights, uint8_t out_id[16]) MOE_NOEXCEPT;
@@ -1176,7 +1177,8 @@ typedef struct moe_experts_args {
     moe_in_layout in_layout;
     moe_out_layout out_layout;
     int32_t stop_before_activation; /* 1: rows of [gate, up], biases added, 2 i wide (i without a gate) where i is the slice's
-                                       part of the intermediate; ROWS or PER_SLOT */
+                                       part of the intermediate; ROWS or PER_SLOT. PACKED CUDA weights whose down has act_order:
+                                       MOE_ERROR_UNSUPPORTED, but for a plan with unfused = 1 */
     int64_t n_tokens;             /* T: TOKENS, and REDUCED or PER_SLOT output */
     const int32_t *n_tokens_device; /* output by token only: rows follow offsets and counts */
     const void *x;                /* TOKENS [T, H or L]; SORTED [n_rows, .]; BATCHED [E_local, capacity, .] */

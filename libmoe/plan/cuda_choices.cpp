@@ -61,7 +61,7 @@ void fill_cuda_setup(moe_plan& plan) {
     setup.batch_invariant = plan.batch_invariant;
     setup.is_gate_up_fused = placement.is_gate_up_fused;
     const auto has_table = [&](moe_role role) {
-        return placement.matrices[role].table != ColumnTable::none;
+        return placement.matrices[role].gathered() != ColumnTable::none;
     };
     setup.has_gate_up_tables = has_table(MOE_ROLE_GATE) || has_table(MOE_ROLE_UP);
     setup.has_down_tables = has_table(MOE_ROLE_DOWN);

@@ -248,7 +248,7 @@ GemvProblem gemv_problem(const moe_plan& plan, bool is_shared, int32_t n_slots) 
     problem.down = matrix_of(is_shared ? MOE_ROLE_SHARED_DOWN : MOE_ROLE_DOWN);
     problem.n_slots = n_slots;
     const auto has_table = [&](moe_role role) {
-        return placement.matrices[role].table != ColumnTable::none;
+        return placement.matrices[role].gathered() != ColumnTable::none;
     };
     problem.gathers_x = has_table(is_gated ? gate : up);
     problem.gathers_h = has_table(is_shared ? MOE_ROLE_SHARED_DOWN : MOE_ROLE_DOWN);

@@ -158,6 +158,7 @@ class BlockLayout {
         DevicePlacement::Region& region = out_.matrices[role];
         region.type = type;
         region.table = table_of(role);
+        region.is_folded = layout_.folds_order(role);
         region.count = layout_.count(role);
         region.n_tiles = static_cast<int32_t>(part.rows / (out_.is_fused_role(role) ? 8 : 16));
         region.k = static_cast<int32_t>(padded_columns(part.columns));
@@ -247,15 +248,16 @@ DeviceWeights DevicePlacement::resolve(const WeightsLayout& layout, std::byte* b
     for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
         const Region& region = matrices[i];
         if (region.type == PackedType::none) continue;
-        weights.matrices[i] = {base + region.offset,
-                               static_cast<int64_t>(region.expert_stride),
-                               floats(region.globals),
-                               floats(region.codebooks),
-                               reinterpret_cast<const uint32_t*>(floats(region.columns)),
-                               region.type,
-                               region.n_tiles,
-                               region.k};
-        weights.matrices[i].table = region.table;
+        weights.matrices[i] = {
+            base + region.offset,
+            static_cast<int64_t>(region.expert_stride),
+            floats(region.globals),
+            floats(region.codebooks),
+            region.is_folded ? nullptr : reinterpret_cast<const uint32_t*>(floats(region.columns)),
+            region.type,
+            region.n_tiles,
+            region.k};
+        weights.matrices[i].table = region.gathered();
     }
     for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
         const auto role = static_cast<moe_role>(i);

@@ -40,11 +40,14 @@ struct DevicePlacement {
         int64_t n_codebooks = 0;                // count, and 1 for a shared expert that follows
         uint64_t columns = 0;                   // offset of [count][2][k] words, 0: none
         ColumnTable table = ColumnTable::none;  // what they are
+        bool is_folded = false;                 // the rows of gate and up lie by them
         int64_t count = 0;
         int32_t n_tiles = 0;
         int32_t k = 0;
         PackedType type = PackedType::none;
 
+        // The table by which kernels gather what the matrix multiplies.
+        ColumnTable gathered() const { return is_folded ? ColumnTable::none : table; }
         // Bytes of the table of columns of one matrix.
         uint64_t column_bytes() const { return 2 * 4 * static_cast<uint64_t>(k); }
     };

@@ -4,6 +4,7 @@
 
 #include "libmoe/weights/pack_sources.hpp"
 #include "libmoe/weights/packed_constants.hpp"
+#include "libmoe/weights/tensor_roles.hpp"
 
 namespace moe {
 
@@ -20,7 +21,11 @@ class ExpertPacker {
     // Writes the router, dense: in a plain format as it is, in float32 otherwise.
     void pack_router(std::byte* to) const;
 
+    // The name of a matrix in error messages.
+    TensorName name_of(moe_role role, int64_t index) const;
+
   private:
+    void set_row_order(moe_role role, int64_t index, PackedConstants& constants) const;
     void pack_rows(moe_role role, int64_t index, TileRows rows, std::byte* to,
                    PackedConstants& constants) const;
 

@@ -4,6 +4,7 @@
 #include "libmoe/base/checked.hpp"
 #include "libmoe/base/hash.hpp"
 #include "libmoe/formats/interleaved.hpp"
+#include "libmoe/packed/traits.hpp"
 #include "libmoe/weights/device_weights.hpp"
 #include "libmoe/weights/lower.hpp"
 #include "libmoe/weights/matrix_copy.hpp"
@@ -174,6 +175,39 @@ bool WeightsLayout::has_half_apart(moe_role role) const {
     return false;
 }
 
+bool WeightsLayout::folds_order(moe_role down) const {
+    const bool is_shared = down == MOE_ROLE_SHARED_DOWN;
+    if (!is_packed() || keeps_tables_apart || !needs(down) || (!is_shared && down != MOE_ROLE_DOWN))
+        return false;
+    const auto has_rows_apart = [&](moe_role role) {
+        const PackedType type = packed_type_of(formats[role]);
+        return type != PackedType::none && traits(type).scales != ScaleScheme::f32_of_8_rows;
+    };
+    const moe_role gate = is_shared ? MOE_ROLE_SHARED_GATE : MOE_ROLE_GATE;
+    const moe_role up = is_shared ? MOE_ROLE_SHARED_UP : MOE_ROLE_UP;
+    return column_table_of(formats[down]) == ColumnTable::order && has_rows_apart(up) &&
+           (!needs(gate) || has_rows_apart(gate));
+}
+
+moe_role WeightsLayout::orders_rows(moe_role role) const {
+    moe_role down = MOE_ROLE_NONE;
+    switch (role) {
+        case MOE_ROLE_GATE:
+        case MOE_ROLE_UP:
+        case MOE_ROLE_GATE_BIAS:
+        case MOE_ROLE_UP_BIAS:
+            down = MOE_ROLE_DOWN;
+            break;
+        case MOE_ROLE_SHARED_GATE:
+        case MOE_ROLE_SHARED_UP:
+            down = MOE_ROLE_SHARED_DOWN;
+            break;
+        default:
+            break;
+    }
+    return folds_order(down) ? down : MOE_ROLE_NONE;
+}
+
 void WeightsLayout::add_expert_formats(Hash128& hash) const {
     hash.add_text("formats per expert");
     for (const moe_role role : {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN}) {
@@ -210,6 +244,7 @@ std::array<uint8_t, 16> WeightsLayout::make_id(int32_t (*revision)(PackedType)) 
             hash.add_text("moved codes");
         if (column_table_of(formats[role]) != ColumnTable::none)
             hash.add_text("column table").add(column_table_revision).add(has_half_apart(role));
+        if (folds_order(role)) hash.add_text("folded");
     }
     if (has_mixed_experts()) add_expert_formats(hash);
     for (int32_t global : slice.global_of) hash.add(global);

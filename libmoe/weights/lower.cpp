@@ -22,7 +22,9 @@ struct Job {
     TileRows half;
     ScaleSource scales;
     const uint32_t* order;
+    const uint32_t* row_order;
 
+    int64_t source_row(int64_t row) const { return row_order ? int64_t{row_order[row]} : row; }
     int32_t first_row() const { return half == TileRows::up_half ? 8 : 0; }
     int32_t n_rows() const { return half == TileRows::all ? tile_rows : 8; }
 };
@@ -53,13 +55,20 @@ class Packer {
         const auto n = static_cast<int32_t>(n_columns);
         Code(*const codes)[block_columns] = grid_.at + job_.first_row();
         if (read_ && n < block_columns) grid_ = {};
-        if (read_) read_(job_.source, {row, job_.n_rows(), k0, n, job_.order}, codes);
+        if (read_) read_rows(row, k0, n, codes);
         if (has_sign_codes(job_.type)) take_sign_codes(codes, n);
         if constexpr (sizeof(Code) == 1)
             for (int32_t r = 0; r < job_.n_rows(); ++r)
-                lower_scales(job_.scales, row + r, k0, n, job_.first_row() + r, codes[r],
-                             tile + offset.scales);
+                lower_scales(job_.scales, job_.source_row(row + r), k0, n, job_.first_row() + r,
+                             codes[r], tile + offset.scales);
         if (store_codes_) store_codes_(grid_, job_.half, tile + offset.codes);
+    }
+
+    void read_rows(int64_t row, int64_t k0, int32_t n, Code (*codes)[block_columns]) const {
+        if (!job_.row_order)
+            return read_(job_.source, {row, job_.n_rows(), k0, n, job_.order}, codes);
+        for (int32_t r = 0; r < job_.n_rows(); ++r)
+            read_(job_.source, {job_.source_row(row + r), 1, k0, n, job_.order}, codes + r);
     }
 
     void take_sign_codes(Code (*codes)[block_columns], int32_t columns) {
@@ -115,12 +124,12 @@ float global_of(const Matrix& source, const ScaleSource& scales) {
 }  // namespace
 
 float pack(const Matrix& source, PackedType type, TileRows rows, std::byte* to, const char* what,
-           const uint32_t* order, bool keeps_biases) {
+           const uint32_t* order, bool keeps_biases, const uint32_t* row_order) {
     check(source, type, rows, what);
     // The scales of group g are then those of the columns from g * group_columns on.
     Matrix in_order = source;
     in_order.permutation = nullptr;
-    Job job{in_order, type, rows, {in_order, type, what}, order};
+    Job job{in_order, type, rows, {in_order, type, what}, order, row_order};
     job.scales.keeps_biases = keeps_biases;
     if (type == PackedType::mxfp4) job.scales.largest_exponent = largest_exponent(source, what);
     const float global = global_of(source, job.scales);

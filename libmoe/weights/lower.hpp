@@ -25,9 +25,11 @@ void packed_columns(const Matrix& source, uint32_t* columns, const char* what);
 // of 16. Fails with MOE_ERROR_UNSUPPORTED naming `what` for a NaN scale, and where scale groups of
 // the source do not fall on those of the packed type (an fp8 slice that begins off its grid).
 // order: what packed_columns makes of a matrix with act-order; null: of others. keeps_biases: those
-// beside codes of one to three bits are not rounded (WeightsLayout).
+// beside codes of one to three bits are not rounded (WeightsLayout). row_order: the source's row of
+// each packed one, of types whose scales serve one row; null: as they are.
 float pack(const Matrix& source, PackedType type, TileRows rows, std::byte* to, const char* what,
-           const uint32_t* order = nullptr, bool keeps_biases = false);
+           const uint32_t* order = nullptr, bool keeps_biases = false,
+           const uint32_t* row_order = nullptr);
 
 // What codes of a type with a codebook mean: 2^code_bits values.
 void packed_codebook(const Matrix& source, PackedType type, float* values);

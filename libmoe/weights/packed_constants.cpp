@@ -25,14 +25,20 @@ void write_entry_half(DeviceBlock& block, uint64_t offset, const std::array<Half
 
 PackedConstants::PackedConstants(const DevicePlacement& placement,
                                  std::pmr::memory_resource& memory)
-    : codebooks(&memory), placement_(placement), globals_(&memory), columns_(&memory) {
+    : codebooks(&memory),
+      placement_(placement),
+      globals_(&memory),
+      columns_(&memory),
+      has_columns_(&memory) {
     codebooks.resize(placement);
     for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
         const auto role = static_cast<moe_role>(i);
         const DevicePlacement::Region& region = placement.matrices[i];
         const auto count = static_cast<size_t>(region.count);
         if (region.globals) globals_[role].resize(count);
-        if (region.columns) columns_[role].resize(count * 2 * static_cast<size_t>(region.k));
+        if (!region.columns) continue;
+        columns_[role].resize(count * 2 * static_cast<size_t>(region.k));
+        has_columns_[role].resize(count);
     }
 }
 
@@ -64,8 +70,41 @@ const uint32_t* PackedConstants::set_columns(moe_role role, int64_t index, TileR
     if (columns_[role].empty()) return nullptr;
     uint32_t* columns = columns_at(role, index, rows == TileRows::up_half ? 1 : 0);
     packed_columns(source, columns, what);
+    if (rows != TileRows::up_half) has_columns_[role][static_cast<size_t>(index)] = 1;
     if (rows == TileRows::all) std::copy_n(columns, source.columns, columns_at(role, index, 1));
     return columns;
+}
+
+bool PackedConstants::has_columns(moe_role role, int64_t index) const {
+    return has_columns_[role][static_cast<size_t>(index)];
+}
+
+const uint32_t* PackedConstants::columns(moe_role role, int64_t index) const {
+    return columns_[role].data() + 2 * index * placement_.matrices[role].k;
+}
+
+// In the block, of the first half.
+uint64_t PackedConstants::columns_offset(moe_role role, int64_t index) const {
+    const DevicePlacement::Region& region = placement_.matrices[role];
+    return region.columns + static_cast<uint64_t>(index) * region.column_bytes();
+}
+
+void PackedConstants::read_columns(moe_role role, int64_t index, DeviceBlock& block) {
+    block.read(columns_at(role, index, 0), columns_offset(role, index),
+               placement_.matrices[role].column_bytes());
+    has_columns_[role][static_cast<size_t>(index)] = 1;
+}
+
+void PackedConstants::check_kept(moe_role role, int64_t index, DeviceBlock& block,
+                                 const char* what) const {
+    const auto k = static_cast<size_t>(placement_.matrices[role].k);
+    std::pmr::vector<uint32_t> kept(k, columns_[role].get_allocator());
+    block.read(kept.data(), columns_offset(role, index), k * sizeof(uint32_t));
+    if (std::equal(kept.begin(), kept.end(), columns(role, index))) return;
+    fail(MOE_ERROR_UNSUPPORTED,
+         "{}: permutation differs from the one by which the rows of gate and up are packed; load "
+         "the weights anew, or with a plan with unfused = 1",
+         what);
 }
 
 void PackedConstants::check_columns(moe_role role, int64_t index, int unset_half,

@@ -17,6 +17,12 @@ class PackedConstants {
     // The same of its table of columns, which pack() reads: returns it; null where there is none.
     const uint32_t* set_columns(moe_role role, int64_t index, TileRows rows, const Matrix& source,
                                 const char* what);
+    // The table of columns of a matrix, once it has been set or read from the block.
+    bool has_columns(moe_role role, int64_t index) const;
+    const uint32_t* columns(moe_role role, int64_t index) const;
+    void read_columns(moe_role role, int64_t index, DeviceBlock& block);
+    // Fails where the table is not the one that the block has, by which rows of other matrices lie.
+    void check_kept(moe_role role, int64_t index, DeviceBlock& block, const char* what) const;
     // Fails where the halves of a fused matrix have different tables: activations are gathered
     // for both at once. `block`: where the table of the half that has not been set is; null where
     // both have been.
@@ -33,10 +39,12 @@ class PackedConstants {
     void set_half(moe_role role, size_t index, size_t half, float global, const Matrix& source);
     void write_columns(DeviceBlock& block, moe_role role, int64_t first, int64_t halves) const;
     uint32_t* columns_at(moe_role role, int64_t index, int half);
+    uint64_t columns_offset(moe_role role, int64_t index) const;
 
     const DevicePlacement& placement_;
     RoleTable<std::array<float, 2>> globals_;
-    RoleTable<uint32_t> columns_;  // [expert][half][k]
+    RoleTable<uint32_t> columns_;     // [expert][half][k]
+    RoleTable<uint8_t> has_columns_;  // [expert]: of the first half
 };
 
 }  // namespace moe

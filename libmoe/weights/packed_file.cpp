@@ -75,6 +75,20 @@ void check_sizes(const File& file, const PackedFileHeader& header) {
         refuse("the beginning of the block", header.block_offset);
 }
 
+// Of a vector of n entries for each expert, which lie as the rows of gate and up.
+void undo_row_order(const moe_weights& weights, moe_role down, DeviceBlock& block, int64_t n,
+                    std::pmr::vector<float>& vector) {
+    const DevicePlacement::Region& region = weights.placement.matrices[down];
+    std::pmr::vector<uint32_t> order(static_cast<size_t>(n), &weights.runtime->memory);
+    const std::pmr::vector<float> ordered(vector, &weights.runtime->memory);
+    uint64_t offset = region.columns;
+    for (size_t first = 0; first < vector.size(); first += order.size()) {
+        block.read(order.data(), offset, order.size() * sizeof(uint32_t));
+        offset += region.column_bytes();
+        for (size_t i = 0; i < order.size(); ++i) vector[first + order[i]] = ordered[first + i];
+    }
+}
+
 // What the handle has on the host besides: vectors and the hash table.
 void read_resident(moe_weights& weights, DeviceBlock& block) {
     const WeightsLayout& layout = weights.layout;
@@ -84,6 +98,8 @@ void read_resident(moe_weights& weights, DeviceBlock& block) {
         auto& vector = weights.resident.vectors[role];
         vector.resize(static_cast<size_t>(layout.count(role) * layout.part(role).columns));
         block.read(vector.data(), weights.placement.vectors[i], vector.size() * sizeof(float));
+        if (const moe_role down = layout.orders_rows(role))
+            undo_row_order(weights, down, block, layout.part(role).columns, vector);
     }
     if (!layout.needs(MOE_ROLE_HASH_TABLE)) return;
     const Layer::Shape shape = layout.layer.role_shape(MOE_ROLE_HASH_TABLE);

@@ -42,7 +42,9 @@ std::string describe_layout(const WeightsLayout& layout) {
         const auto role = static_cast<moe_role>(i);
         if (!is_matrix_role(role) || role == MOE_ROLE_ROUTER || !layout.needs(role)) continue;
         words += fmt::format(", {} {}", role_name(role), format_name(layout.formats[i]).text);
-        if (layout.is_packed_role(role)) words += words_of(column_table_of(layout.formats[i]));
+        if (!layout.is_packed_role(role)) continue;
+        words += layout.folds_order(role) ? " with its order in the rows of gate and up"
+                                          : words_of(column_table_of(layout.formats[i]));
     }
     words.resize(std::min(words.size(), sizeof PackedFileHeader::description - 1));
     return words;

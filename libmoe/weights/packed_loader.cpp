@@ -27,6 +27,7 @@ PackedLoader::PackedLoader(moe_weights& weights, const LoadRequest& request, Dev
               TensorReader::Spaces::host_and_device),
       vectors_(weights.layout, weights.resident, weights.runtime->memory),
       fetched_vector_(weights.runtime->memory),
+      ordered_vectors_(&weights.runtime->memory),
       sources_(weights.layout, placement_, weights.runtime->memory, is_update()),
       constants_(placement_, weights.runtime->memory),
       packer_(weights.layout, placement_, sources_),
@@ -68,10 +69,18 @@ void PackedLoader::pack_role(Team& team, moe_role role) {
     const int64_t count = placement_.matrices[role].count;
     for (int64_t index = 0, n = 1; index < count; index += n) {
         n = 1;
-        if (!sources_.is_ready(role, index)) continue;
+        if (!is_ready(role, index)) continue;
         n = batch_at(role, index);
         pack_batch(team, role, index, n);
     }
+}
+
+// A load packs gate and up once the order of down is known that their rows may take.
+bool PackedLoader::is_ready(moe_role role, int64_t index) const {
+    if (!sources_.is_ready(role, index)) return false;
+    const moe_role down = weights_.layout.orders_rows(role);
+    return is_update() || down == MOE_ROLE_NONE || sources_.of(down, index).is_given ||
+           constants_.has_columns(down, index);
 }
 
 // Returns how many experts from this one on are packed together.
@@ -80,7 +89,7 @@ int64_t PackedLoader::batch_at(moe_role role, int64_t index) const {
     if (is_update() || sources_.is_on_device(role, index)) return 1;
     const auto most = static_cast<int64_t>(staging_each_ / region.expert_stride);
     int64_t n = 1;
-    while (n < most && index + n < region.count && sources_.is_ready(role, index + n) &&
+    while (n < most && index + n < region.count && is_ready(role, index + n) &&
            !sources_.is_on_device(role, index + n))
         ++n;
     return n;
@@ -92,6 +101,7 @@ void PackedLoader::pack_batch(Team& team, moe_role role, int64_t index, int64_t 
     std::byte* to = staging_.buffer();
     sources_.fetch(role, index, block_);
     if (is_update() && !sources_.is_whole(role, index)) read_back(role, index, to);
+    if (is_update()) read_row_order(role, index);
     FirstFailure failure;
     team.for_each(n, [&](int32_t, int64_t i) {
         failure.run(i, [&] {
@@ -116,12 +126,19 @@ void PackedLoader::read_back(moe_role role, int64_t index, std::byte* to) {
                 region.expert_stride);
 }
 
+// Of gate and up that are updated without down.
+void PackedLoader::read_row_order(moe_role role, int64_t index) {
+    if (const moe_role down = weights_.layout.orders_rows(role))
+        constants_.read_columns(down, index, block_);
+}
+
 void PackedLoader::check_columns(moe_role role, int64_t index) {
+    const TensorName name = packer_.name_of(role, index);
+    if (is_update() && placement_.matrices[role].is_folded)
+        constants_.check_kept(role, index, block_, name.text);
     if (placement_.up_role(role) == MOE_ROLE_NONE) return;
     const bool is_whole = sources_.is_whole(role, index);
     const int unset_half = sources_.of(role, index).is_given ? 1 : 0;
-    const auto& experts = weights_.layout.slice.global_of;
-    const TensorName name(role, is_expert_role(role) ? experts[static_cast<size_t>(index)] : 0);
     constants_.check_columns(role, index, unset_half, is_whole ? nullptr : &block_, name.text);
 }
 
@@ -139,8 +156,27 @@ void PackedLoader::pack_router() {
     progress_.add(placement_.router_bytes);
 }
 
+// The vector with the entries of each expert as the rows of its gate and up lie.
+const std::pmr::vector<float>& PackedLoader::by_row_order(moe_role role) {
+    const moe_role down = weights_.layout.orders_rows(role);
+    const auto& natural = weights_.resident.vectors[role];
+    auto& ordered = ordered_vectors_[role];
+    const int64_t n = weights_.layout.part(role).columns;
+    ordered.resize(natural.size());
+    for (int64_t index = 0; index < weights_.layout.count(role); ++index) {
+        if (is_update()) constants_.read_columns(down, index, block_);
+        const uint32_t* order = constants_.columns(down, index);
+        for (int64_t i = index * n; i < (index + 1) * n; ++i)
+            ordered[static_cast<size_t>(i)] =
+                natural[static_cast<size_t>(index * n + order[i - index * n])];
+    }
+    return ordered;
+}
+
 void PackedLoader::write_vector(moe_role role) {
-    const auto& vector = weights_.resident.vectors[role];
+    const auto& natural = weights_.resident.vectors[role];
+    const bool is_ordered = !natural.empty() && weights_.layout.orders_rows(role);
+    const auto& vector = is_ordered ? by_row_order(role) : natural;
     if (!vector.empty())
         block_.write(placement_.vectors[role], vector.data(), vector.size() * sizeof vector[0]);
 }

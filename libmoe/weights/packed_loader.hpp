@@ -33,12 +33,15 @@ class PackedLoader {
 
   private:
     bool is_update() const { return purpose_ == TensorReader::Purpose::update; }
+    bool is_ready(moe_role role, int64_t index) const;
     int64_t batch_at(moe_role role, int64_t index) const;
     void pack_role(Team& team, moe_role role);
     void pack_batch(Team& team, moe_role role, int64_t index, int64_t n);
     void pack_router();
     void read_back(moe_role role, int64_t index, std::byte* to);
+    void read_row_order(moe_role role, int64_t index);
     void check_columns(moe_role role, int64_t index);
+    const std::pmr::vector<float>& by_row_order(moe_role role);
     void write_updated_constants(moe_role role, int64_t index);
     void keep_updated_codebooks();
     void write_vector(moe_role role);
@@ -52,6 +55,7 @@ class PackedLoader {
     TensorReader reader_;
     ResidentVectors vectors_;
     FetchedBuffers fetched_vector_;
+    RoleTable<float> ordered_vectors_;  // biases as the rows of gate and up lie
     PackSources sources_;
     PackedConstants constants_;
     ExpertPacker packer_;

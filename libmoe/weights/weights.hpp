@@ -42,6 +42,12 @@ struct WeightsLayout {
     bool keeps_biases = false;
     // Is the role one of a gate and up of which that is true?
     bool has_half_apart(moe_role role) const;
+    // Is the order of columns of a packed down matrix that of the rows of gate and up, so that
+    // kernels need no table? Not with keeps_tables_apart, nor where a scale serves several rows.
+    bool folds_order(moe_role down) const;
+    // The down matrix that orders the rows of this gate or up, or of its bias, so; NONE: they have
+    // the source's order.
+    moe_role orders_rows(moe_role role) const;
     std::array<moe_format, MOE_ROLE_COUNT> formats{};  // type NONE: any dense type
     // Of single experts that have another format than their role, each once. expert_formats has 1
     // and its index at role * n_experts + expert, 0 for the role's, and is empty where none has.

@@ -1,5 +1,6 @@
 // Plans of matrices with a table of columns: which kernels they take, what they gather, and where
 // gate and up may have tables that differ.
+#include "libmoe/api/arguments.hpp"
 #include "libmoe/formats/entries.hpp"
 #include "tests/formats/sources.hpp"
 #include "tests/plan/fake_device.hpp"
@@ -77,14 +78,40 @@ TEST(ColumnTables, DivideTheGpuByTheSlots) {
     EXPECT_EQ(in_order.down.n_blocks, gathered.down.n_blocks);
 }
 
-// The permutation of down lies in the order of the rows of gate and up, unless one of the plan's
-// options forbids it.
-TEST(ColumnTables, OfDownAreAskedForWhereTheyAreLeft) {
+// The rows of gate and up lie in down's order of columns, unless the stages are apart; nothing
+// multiplies factors before.
+TEST(ColumnTables, OfDownAreGatheredByWhereTheyAreLeft) {
     test::FakeLayer layer = layer_of(nvfp4_pre_quant_formats[0].format, {MOE_ROLE_DOWN});
     const auto plan = cuda_plan(test::h200(), layer);
     const cuda::GemvLaunch& launch = plan->launch_plan().experts_gemv.at(1, false, false);
     EXPECT_FALSE(launch.gathers_x);
     EXPECT_TRUE(launch.gathers_h);
+    test::FakeLayer ordered = layer_of(gptq(4, true), {MOE_ROLE_DOWN});
+    const auto in_rows = cuda_plan(test::h200(), ordered);
+    EXPECT_FALSE(in_rows->cuda.has_down_tables);
+    EXPECT_FALSE(in_rows->launch_plan().experts_gemv.at(1, false, false).gathers_h);
+    ordered.unfused = true;
+    EXPECT_TRUE(cuda_plan(test::h200(), ordered)->cuda.has_down_tables);
+}
+
+// What stops before the activation would have the features in another order than the tensors.
+TEST(ColumnTables, OfDownLetNoCallStopBeforeTheActivation) {
+    test::FakeLayer layer = layer_of(gptq(4, true));
+    auto args = moe_test::sized<moe_experts_args>();
+    args.out_layout = MOE_OUT_ROWS;
+    args.stop_before_activation = 1;
+    try {
+        experts_arguments(*cuda_plan(test::h200(), layer), &args);
+        ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.status(), MOE_ERROR_UNSUPPORTED);
+        EXPECT_NE(std::string(error.what()).find("stop_before_activation: "), std::string::npos);
+    }
+    args.stop_before_activation = 0;
+    EXPECT_NO_THROW(experts_arguments(*cuda_plan(test::h200(), layer), &args));
+    args.stop_before_activation = 1;
+    layer.unfused = true;
+    EXPECT_NO_THROW(experts_arguments(*cuda_plan(test::h200(), layer), &args));
 }
 
 // Gate and up of different types are two launches, and each could want other rows of x.

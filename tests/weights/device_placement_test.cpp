@@ -116,14 +116,35 @@ TEST(DevicePlacement, TablesOfColumnsLieLikeOtherTables) {
     expect_apart(layout);
     const DevicePlacement placement = lay_out_on_device(layout);
     ASSERT_TRUE(placement.shared_follows);
-    alignas(4) std::byte base[1];
-    const DeviceWeights weights = placement.resolve(layout, base);
     for (const auto& [shared, role] :
          {std::pair{MOE_ROLE_SHARED_GATE, MOE_ROLE_GATE}, {MOE_ROLE_SHARED_DOWN, MOE_ROLE_DOWN}}) {
-        const PackedMatrix& routed = weights.matrices[role];
+        const DevicePlacement::Region& routed = placement.matrices[role];
         EXPECT_EQ(routed.table, ColumnTable::order);
-        EXPECT_EQ(weights.matrices[shared].columns,
-                  routed.columns + placement.matrices[role].count * 2 * routed.k);
+        EXPECT_EQ(placement.matrices[shared].columns,
+                  routed.columns + static_cast<uint64_t>(routed.count) * routed.column_bytes());
+    }
+}
+
+// The rows of gate and up lie by the tables of down, so that kernels take those of gate and up
+// alone.
+TEST(DevicePlacement, KernelsGatherByTheTablesThatRowsDoNotFollow) {
+    const LayerTensors layer(plain_layer(256, 256, 4, 2), {.everywhere = "bf16"});
+    const Plan plan = make_plan(layer);
+    alignas(4) std::byte base[1];
+    for (const bool keeps_apart : {false, true}) {
+        WeightsLayout layout = packed_layout(*plan);
+        layout.keeps_tables_apart = keeps_apart;
+        for (const moe_role role : {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN})
+            layout.formats[role] = in_any_order();
+        const DeviceWeights weights = lay_out_on_device(layout).resolve(layout, base);
+        const PackedMatrix& down = weights.matrices[MOE_ROLE_DOWN];
+        EXPECT_EQ(weights.matrices[MOE_ROLE_GATE].table, ColumnTable::order);
+        EXPECT_NE(weights.matrices[MOE_ROLE_GATE].columns, nullptr);
+        EXPECT_EQ(down.table, keeps_apart ? ColumnTable::order : ColumnTable::none);
+        EXPECT_EQ(down.columns != nullptr, keeps_apart);
+        // A scale of FP8 in blocks serves several rows, which must stay together.
+        layout.formats[MOE_ROLE_UP] = test::format_named("fp8_128x128").format;
+        EXPECT_EQ(lay_out_on_device(layout).matrices[MOE_ROLE_DOWN].is_folded, false);
     }
 }
 

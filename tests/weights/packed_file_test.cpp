@@ -170,7 +170,9 @@ TEST_F(PackedFiles, HoldTheHashTable) {
 TEST_F(PackedFiles, OrdersOfColumnsAreProvedBeforeTheyAreRead) {
     const auto format = test::int_format(MOE_PACKING_GPTQ, 4, 32, MOE_TYPE_F16,
                                          MOE_ZERO_POINT_PACKED_MINUS_ONE, true);
-    LayerTensors layer(test::plain_layer(64, 128, 2, 1), {.everywhere = "bf16"});
+    moe_layer_desc desc = test::plain_layer(64, 128, 2, 1);
+    desc.has_gate_bias = desc.has_up_bias = 1;  // which lie in down's order, but for the host
+    LayerTensors layer(desc, {.everywhere = "bf16"});
     layer.formats[MOE_ROLE_DOWN] = &format;
     const test::Source source = test::random_source(format, 64, 128);
     std::vector<moe_tensor> downs(2, source.tensor());
@@ -213,7 +215,7 @@ TEST_F(PackedFiles, OfColumnsInAnotherFormAreRefusedInWords) {
     save(packed);
     write(with_header(bytes(), [](PackedFileHeader& header) {
         header.layout_id[3] ^= 1;
-        const std::string with = " with sorted columns";
+        const std::string with = " with its order in the rows of gate and up";
         std::string words = header.description;
         ASSERT_NE(words.find(with), std::string::npos) << words;
         words.erase(words.find(with), with.size());
@@ -222,7 +224,8 @@ TEST_F(PackedFiles, OfColumnsInAnotherFormAreRefusedInWords) {
     }));
     expect_refused(packed, MOE_ERROR_LAYOUT_MISMATCH,
                    "down int4 gptq 1x32 f16 zeros-1 act_order; ");
-    expect_refused(packed, MOE_ERROR_LAYOUT_MISMATCH, "act_order with sorted columns");
+    expect_refused(packed, MOE_ERROR_LAYOUT_MISMATCH,
+                   "act_order with its order in the rows of gate and up");
 }
 
 TEST_F(PackedFiles, SpanChunksAndStages) {

@@ -6,6 +6,10 @@
 // A row of the grid serves a token. A block has one of its slots and columns_of_block columns;
 // every warp lists the token's slots and finds the expert. Columns are read in any order: a row of
 // 16-bit values is small enough for the L1.
+//
+// Between gate and up and down the next kernel may start at once, so that down's weights are on
+// their way: ids and slot weights, which down reads before its wait, were there before this kernel
+// began (gemv_down.cuh).
 #include "libmoe/cuda/gemv/gather_slots.hpp"
 
 #include "libmoe/cuda/device/dependent_launch.cuh"
@@ -64,8 +68,10 @@ __global__ void __launch_bounds__(n_threads) gather_slots(const __grid_constant_
     const int32_t part = static_cast<int32_t>(blockIdx.x) - v * call.n_parts;
     const int64_t own = token_index() * slots.n_slots + v;
     const IdAddresses id_addresses(slots, lane);
+    const bool is_between = !gather.experts;
+    if (is_between) let_next_kernel_start();
     wait_for_previous_kernel();
-    let_next_kernel_start();
+    if (!is_between) let_next_kernel_start();
     const SlotIds ids = id_addresses.load();
     const int32_t n_slots = list_slots(slots, find_experts(slots, ids, lane), lane, slot_list);
     const bool is_present = v < n_slots;

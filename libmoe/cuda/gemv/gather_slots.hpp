@@ -21,7 +21,7 @@ struct SlotGather {
     int64_t slot_stride;  // from slot to slot of a token, elements; 0: they have one row
     void* out;            // [tokens][n_slots][k]
     // Each [tokens][n_slots]: local expert, -1 behind the last slot that has one, and the slot's
-    // weight. Null: they are not stored, and ids are not checked.
+    // weight. Null, between gate and up and down: they are not stored, and ids are not checked.
     int32_t* experts;
     float* weights;
 };

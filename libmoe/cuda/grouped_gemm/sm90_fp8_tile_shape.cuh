@@ -174,11 +174,10 @@ struct Fp8StagedTile {
   private:
     // The codes of block i of the stage at `data`.
     __device__ __forceinline__ uint32_t codes(uint32_t data, uint32_t first, uint32_t i) const {
-        const uint32_t at = data + offset + packed.in_room(first, 2);
+        const uint32_t at = packed.staged_begin(data + offset, first, 2);
         if constexpr (is_grid(type))
             return at +
-                   static_cast<uint32_t>(packed.records.codes(static_cast<int32_t>(first + i))) -
-                   packed.begin(first);
+                   static_cast<uint32_t>(packed.records.codes(static_cast<int32_t>(first + i)));
         else
             return at + i * staged_block_bytes(type);
     }

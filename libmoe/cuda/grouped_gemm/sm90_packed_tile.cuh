@@ -43,6 +43,13 @@ struct PackedTile {
         const uint32_t mask = line_mask(type, per_stage);
         return (static_cast<uint32_t>(reinterpret_cast<uintptr_t>(data)) + begin(block)) & mask;
     }
+    // Where `block`, the first of a stage, has its codes, with the tile's room at `room`; of a
+    // grid, where the tile would begin that has them there.
+    __device__ __forceinline__ uint32_t staged_begin(uint32_t room, uint32_t block,
+                                                     uint32_t per_stage) const {
+        const uint32_t at = room + in_room(block, per_stage);
+        return is_grid(type) ? at - begin(block) : at;
+    }
 
     // From the codes of `block` to the scales of its superblock.
     __device__ static uint32_t superblock_scales(uint32_t block) {

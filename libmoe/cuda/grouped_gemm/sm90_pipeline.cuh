@@ -105,11 +105,10 @@ struct StagedTile {
           room(per_stage * width * 128 + work.local_tile() * staged_tile_room(type, per_stage)),
           packed(work.gemm, work.work_tile.expert, work.packed_tile()) {}
 
-    // What the other members take as `at`: where block `first` of the matrix, the first of the
-    // stage at `data`, has its bytes; of a grid, where the tile would begin that has them there.
+    // The other members take this as `at`: of the stage at `data`, whose first block is number
+    // `first` of the matrix.
     __device__ __forceinline__ uint32_t begin_of(uint32_t data, uint32_t first) const {
-        const uint32_t at = data + room + packed.in_room(first, per_stage);
-        return is_grid(type) ? at - packed.begin(first) : at;
+        return packed.staged_begin(data + room, first, per_stage);
     }
     // Codes and scales of block i of the stage; superblock scales come last.
     __device__ __forceinline__ uint32_t codes(uint32_t at, uint32_t i) const {
