@@ -73,7 +73,7 @@ struct Timing {
 // that keeps the tensor cores busy runs at the clock that the power limit allows, and for some 200
 // ms the work before decides on that clock.
 constexpr double settling_us = 1e5;
-constexpr double prompt_settling_us = 5e5;
+constexpr double prompt_settling_us = 1e6;
 
 struct Sampling {
     int n_replays;
