@@ -899,14 +899,13 @@ MOE_API moe_status MOE_CALL moe_weights_load(const moe_plan *plan, const moe_wei
                                              moe_weights **out_weights) MOE_NOEXCEPT;
 MOE_API void MOE_CALL moe_weights_destroy(moe_weights *weights) MOE_NOEXCEPT;
 
-/* Replaces a tensor: of one expert, of a role without experts, or of a stack those experts that the weights hold. What they hold
- * nothing of, by slice or stages, is MOE_ERROR_NOT_FOUND. A tensor that is refused, or for which there is no memory, replaces
- * nothing; but on a device a stack may have been replaced in part when values of one expert cannot be packed, or the device fails.
- * On a device ordered on stream, and done when the call returns; on the CPU no forward may be running on these weights. Graphs captured
- * before take the new weights, except where the experts of a role, a shared one among them, had one and the same given codebook and now
- * have different ones: capture again then. Packed gate and up share a permutation and a pre_quant_scale (moe_tensor.permutation), so that
- * one of them alone cannot take another, and neither can packed down, by whose permutation their rows lie: MOE_ERROR_UNSUPPORTED.
- * BORROW: the matrices are borrowed from now on from where the tensor lies. */
+/* Replaces a tensor: of one expert, of a role without experts, or of a stack those experts that the weights hold. What they hold nothing of, by
+ * slice or stages, is MOE_ERROR_NOT_FOUND. A tensor that is refused, or for which there is no memory, replaces nothing; but on a device a stack
+ * may have been replaced in part when values of one expert cannot be packed, or the device fails. On a device ordered on stream, and done when
+ * the call returns; on the CPU no forward may be running on these weights. Graphs captured before take the new weights, except where the experts
+ * of a role, a shared one among them, had one and the same given codebook and now have different ones: capture again then. Packed gate and up
+ * share a permutation and a pre_quant_scale (moe_tensor.permutation), so that one of them alone cannot take another, and neither can packed
+ * down, by whose permutation their rows lie: MOE_ERROR_UNSUPPORTED. BORROW: the matrices are borrowed from now on from where the tensor lies. */
 MOE_API moe_status MOE_CALL moe_weights_update(moe_weights *weights, const moe_tensor *tensor, void *stream) MOE_NOEXCEPT;
 
 MOE_API moe_status MOE_CALL moe_weights_layout_id(const moe_weights *weights, uint8_t out_id[16]) MOE_NOEXCEPT;
@@ -1177,8 +1176,7 @@ typedef struct moe_experts_args {
     moe_in_layout in_layout;
     moe_out_layout out_layout;
     int32_t stop_before_activation; /* 1: rows of [gate, up], biases added, 2 i wide (i without a gate) where i is the slice's
-                                       part of the intermediate; ROWS or PER_SLOT. PACKED CUDA weights whose down has act_order:
-                                       MOE_ERROR_UNSUPPORTED, but for a plan with unfused = 1 */
+                                       part of the intermediate; ROWS or PER_SLOT */
     int64_t n_tokens;             /* T: TOKENS, and REDUCED or PER_SLOT output */
     const int32_t *n_tokens_device; /* output by token only: rows follow offsets and counts */
     const void *x;                /* TOKENS [T, H or L]; SORTED [n_rows, .]; BATCHED [E_local, capacity, .] */

@@ -34,11 +34,6 @@ void check_layouts(const moe_plan& plan, const moe_experts_args& args) {
     check_flag(args.accumulate, "accumulate");
     require(!args.stop_before_activation || out != MOE_OUT_REDUCED,
             "stop_before_activation: out_layout must be ROWS or PER_SLOT");
-    if (args.stop_before_activation && plan.layout.folds_order(MOE_ROLE_DOWN))
-        fail(
-            MOE_ERROR_UNSUPPORTED,
-            "stop_before_activation: the rows of gate and up are packed in down's order of columns "
-            "(act_order); a plan with unfused = 1 keeps theirs");
     require(!args.accumulate || out == MOE_OUT_REDUCED, "accumulate: out_layout must be REDUCED");
     require(!args.x_is_latent || layer.latent, "x_is_latent is 1, but the layer has no latent");
     require(

@@ -182,14 +182,16 @@ int64_t tokens_that_fit(const Call& call) {
 }
 
 // The rows of a window as they lie, to rows of the caller; false: not these rows. Rows that are
-// projected to the latent width first are read by slot, and those of a norm stay in the scratch.
+// projected to the latent width first are read by slot; those of a norm stay in the scratch, and
+// those whose features are to be put in order before the activation.
 bool run_rows_in_place(LayerPass& p, const Call& call, const moe_experts_args& args,
                        const SlotWindow& window, const CombineOutput& out) {
     DeviceRows to = dense_rows(out.data, out.type, out.stride);
     to.index = p.scratch().source;
     const Layer& layer = *call.setup.layer;
     if ((layer.latent && !args.x_is_latent) || !p.stores_to(to)) return false;
-    if (layer.has_expert_norm && !args.stop_before_activation) return false;
+    if (args.stop_before_activation ? call.setup.has_folded_order : layer.has_expert_norm)
+        return false;
     p.list_rows(caller_rows(call.setup, args), window, slots_out(p.scratch(), call, args));
     const LayerPass::ExpertInput input{dense_rows(args.x, call.setup.x_type, args.x_row_stride),
                                        args.x_is_latent != 0, true};

@@ -1,6 +1,9 @@
 // The launches of the steps. What they are was decided by the plan (launch_plan.hpp).
 #include "libmoe/cuda/layer_pass.hpp"
 
+#include "libmoe/cuda/chunks.hpp"
+#include "libmoe/cuda/dispatch/gather_columns.hpp"
+
 namespace moe::cuda {
 LayerPass::LayerPass(const Call& call, const Scratch& scratch, const TokenCount& tokens)
     : call_(call),
@@ -299,6 +302,23 @@ void LayerPass::run_pre_activation(const ExpertInput& input, const DeviceRows& o
     mlp.gate_up_names = &setup_.launch->pre_activation;
     mlp.blocks = b_.gathered;  // `out` may be in the other
     cuda::run_pre_activation(launch_, family_, mlp, out);
+    if (weights_.rows_of_features) order_features(mlp, out);
+}
+
+// Sorted rows of gate and up, in the order of the source's features again.
+void LayerPass::order_features(const Mlp& mlp, const DeviceRows& out) {
+    for (int half = 0; half < (mlp.gate ? 2 : 1); ++half) {
+        DeviceRows part = out;
+        part.data = offset_activations(out.data, out.type, half * mlp.features);
+        run_permute_columns(launch_.device,
+                            {weights_.rows_of_features,
+                             ColumnTable::order,
+                             mlp.down->k,
+                             static_cast<int32_t>(mlp.features),
+                             {part},
+                             {part}},
+                            mlp.rows, stream());
+    }
 }
 
 Mlp LayerPass::shared_mlp(const DeviceRows& x) const {

@@ -113,6 +113,7 @@ class LayerPass {
     MlpTiles tiles_of_rows(int32_t n_rows, int32_t n_experts) const;  // by the average
     Launch dense_launch() const;                                      // of the dense matrices
     LogitsInput logits_input(const DeviceRows& rows) const;
+    void order_features(const Mlp& mlp, const DeviceRows& out);
     Mlp expert_mlp(const ExpertInput& input);
     Mlp shared_mlp(const DeviceRows& x) const;
     DeviceRows expert_rows(const ExpertInput& input);

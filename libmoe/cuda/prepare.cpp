@@ -54,7 +54,8 @@ void prepare(const Setup& setup, LaunchPlan& launch) {
     prepare_router(setup);
     prepare_dispatch();
     prepare_caller_rows();
-    if (setup.has_gate_up_tables || setup.has_down_tables || setup.has_finish_tables)
+    if (setup.has_gate_up_tables || setup.has_down_tables || setup.has_finish_tables ||
+        setup.has_folded_order)
         prepare_gather_columns();
     prepare_combine();
     const std::initializer_list<moe_role> experts = {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN};

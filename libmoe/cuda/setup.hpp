@@ -32,6 +32,7 @@ struct Setup {
     bool is_shared_gate_up_fused = false;
     bool has_gate_up_tables = false;  // of columns, of the routed experts
     bool has_down_tables = false;     // likewise
+    bool has_folded_order = false;    // rows of gate and up lie in down's order of columns
     bool has_finish_tables = false;   // likewise, of what finish multiplies
     bool shared_joins = false;  // forward runs the shared expert as one more slot of every token
     moe_type x_type = MOE_TYPE_NONE;

@@ -65,6 +65,7 @@ void fill_cuda_setup(moe_plan& plan) {
     };
     setup.has_gate_up_tables = has_table(MOE_ROLE_GATE) || has_table(MOE_ROLE_UP);
     setup.has_down_tables = has_table(MOE_ROLE_DOWN);
+    setup.has_folded_order = placement.matrices[MOE_ROLE_DOWN].is_folded;
     for (const moe_role role : {MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP, MOE_ROLE_SHARED_DOWN,
                                 MOE_ROLE_LATENT_IN, MOE_ROLE_LATENT_OUT})
         setup.has_finish_tables |= has_table(role);

@@ -259,6 +259,9 @@ DeviceWeights DevicePlacement::resolve(const WeightsLayout& layout, std::byte* b
             region.k};
         weights.matrices[i].table = region.gathered();
     }
+    if (const Region& down = matrices[MOE_ROLE_DOWN]; down.is_folded)
+        weights.rows_of_features =
+            reinterpret_cast<const uint32_t*>(base + down.columns + down.column_bytes() / 2);
     for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
         const auto role = static_cast<moe_role>(i);
         if (!is_matrix_role(role) && role != MOE_ROLE_HASH_TABLE && layout.needs(role))

@@ -15,6 +15,9 @@ struct DeviceWeights {
     // By role; data is null where the layout needs none. A fused gate and up matrix is the entry of
     // GATE (SHARED_GATE), and that of UP (SHARED_UP) is empty.
     std::array<PackedMatrix, MOE_ROLE_COUNT> matrices{};
+    // Where down's order of columns is that of the rows of gate and up: the row of each feature of
+    // the source, the first of two tables of k words for each local expert; else null.
+    const uint32_t* rows_of_features = nullptr;
     // GATE and UP (SHARED_GATE and SHARED_UP) are in the same tiles where their packed types agree,
     // unless they have tables of columns that are kept apart.
     bool is_gate_up_fused = false;
@@ -40,7 +43,9 @@ struct DevicePlacement {
         int64_t n_codebooks = 0;                // count, and 1 for a shared expert that follows
         uint64_t columns = 0;                   // offset of [count][2][k] words, 0: none
         ColumnTable table = ColumnTable::none;  // what they are
-        bool is_folded = false;                 // the rows of gate and up lie by them
+        // The rows of gate and up lie by the first of both tables of a matrix; the second is its
+        // inverse.
+        bool is_folded = false;
         int64_t count = 0;
         int32_t n_tiles = 0;
         int32_t k = 0;

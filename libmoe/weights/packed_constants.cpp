@@ -71,7 +71,13 @@ const uint32_t* PackedConstants::set_columns(moe_role role, int64_t index, TileR
     uint32_t* columns = columns_at(role, index, rows == TileRows::up_half ? 1 : 0);
     packed_columns(source, columns, what);
     if (rows != TileRows::up_half) has_columns_[role][static_cast<size_t>(index)] = 1;
-    if (rows == TileRows::all) std::copy_n(columns, source.columns, columns_at(role, index, 1));
+    if (rows != TileRows::all) return columns;
+    uint32_t* second = columns_at(role, index, 1);
+    const auto n = static_cast<uint32_t>(source.columns);
+    if (placement_.matrices[role].is_folded)
+        for (uint32_t i = 0; i < n; ++i) second[columns[i]] = i;
+    else
+        std::copy_n(columns, n, second);
     return columns;
 }
 

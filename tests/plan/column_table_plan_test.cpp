@@ -1,6 +1,5 @@
 // Plans of matrices with a table of columns: which kernels they take, what they gather, and where
 // gate and up may have tables that differ.
-#include "libmoe/api/arguments.hpp"
 #include "libmoe/formats/entries.hpp"
 #include "tests/formats/sources.hpp"
 #include "tests/plan/fake_device.hpp"
@@ -92,26 +91,6 @@ TEST(ColumnTables, OfDownAreGatheredByWhereTheyAreLeft) {
     EXPECT_FALSE(in_rows->launch_plan().experts_gemv.at(1, false, false).gathers_h);
     ordered.unfused = true;
     EXPECT_TRUE(cuda_plan(test::h200(), ordered)->cuda.has_down_tables);
-}
-
-// What stops before the activation would have the features in another order than the tensors.
-TEST(ColumnTables, OfDownLetNoCallStopBeforeTheActivation) {
-    test::FakeLayer layer = layer_of(gptq(4, true));
-    auto args = moe_test::sized<moe_experts_args>();
-    args.out_layout = MOE_OUT_ROWS;
-    args.stop_before_activation = 1;
-    try {
-        experts_arguments(*cuda_plan(test::h200(), layer), &args);
-        ADD_FAILURE() << "no error";
-    } catch (const Error& error) {
-        EXPECT_EQ(error.status(), MOE_ERROR_UNSUPPORTED);
-        EXPECT_NE(std::string(error.what()).find("stop_before_activation: "), std::string::npos);
-    }
-    args.stop_before_activation = 0;
-    EXPECT_NO_THROW(experts_arguments(*cuda_plan(test::h200(), layer), &args));
-    args.stop_before_activation = 1;
-    layer.unfused = true;
-    EXPECT_NO_THROW(experts_arguments(*cuda_plan(test::h200(), layer), &args));
 }
 
 // Gate and up of different types are two launches, and each could want other rows of x.

@@ -88,12 +88,21 @@ void expect_down(const PackedWeights& packed, const FoldedLayer& folded, int64_t
                 << "down of expert " << expert << ": " << r << ", " << i;
 }
 
+// Where the rows are of the source's features, for what stops before the activation.
+void expect_inverse(const PackedWeights& packed, const FoldedLayer& folded, int64_t expert) {
+    const int64_t k = packed.handle.device.matrices[MOE_ROLE_DOWN].k;
+    const uint32_t* rows = packed.handle.device.rows_of_features + 2 * expert * k;
+    for (uint32_t i = 0; i < features; ++i)
+        ASSERT_EQ(rows[folded.row(expert, i)], i) << "expert " << expert;
+}
+
 void expect_expert(const PackedWeights& packed, const FoldedLayer& folded, int64_t expert) {
     for (const moe_role role : {MOE_ROLE_GATE, MOE_ROLE_UP})
         ASSERT_NO_FATAL_FAILURE(expect_rows(packed, folded, folded, role, expert));
     for (const moe_role role : {MOE_ROLE_GATE_BIAS, MOE_ROLE_UP_BIAS})
         ASSERT_NO_FATAL_FAILURE(expect_bias(packed, folded, folded, role, expert));
     ASSERT_NO_FATAL_FAILURE(expect_down(packed, folded, expert));
+    ASSERT_NO_FATAL_FAILURE(expect_inverse(packed, folded, expert));
 }
 
 void expect_all(const PackedWeights& packed, const FoldedLayer& folded) {
@@ -174,6 +183,7 @@ TEST(FoldedOrder, IsNotWhereStagesAreApart) {
     EXPECT_NE(packed.handle.layout.id, by_order.handle.layout.id);
     ASSERT_NO_FATAL_FAILURE(packed.load(folded.tensors));
     EXPECT_EQ(packed.handle.device.matrices[MOE_ROLE_DOWN].table, ColumnTable::order);
+    EXPECT_EQ(packed.handle.device.rows_of_features, nullptr);
     for (const moe_role role : {MOE_ROLE_GATE, MOE_ROLE_UP})
         for (int64_t e = 0; e < n_experts; ++e)
             ASSERT_NO_FATAL_FAILURE(test::expect_packed_matrix(packed, folded.layer, role, e));
