@@ -18,7 +18,7 @@ MARKS = ("<!-- gpu reports: written by tests/gpu/check_report.py --write -->\n",
 # The words of a row with a family: architecture, activation, family. The weight and the stage complete a kernel's name.
 WORDS = re.compile(r'\{"(sm[0-9]+)", "([a-z0-9]+)", "([a-z0-9_]+)"\}')
 MOST_LISTED = 8  # kernel files that changed; of more the page has the number
-FORCES = ("stage/experts/row_launches/",)  # cases with a kernel_filter of their own, under which Hopper's may run
+FORCES = ("stage/experts/row_launches/", "fp8/")  # cases with a kernel_filter of their own, under which Hopper's may run
 
 
 def cuda_kernels(root):
