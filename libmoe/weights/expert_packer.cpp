@@ -20,7 +20,8 @@ void ExpertPacker::pack(moe_role role, int64_t index, std::byte* to,
     if (sources_.of(up, index).is_given) pack_rows(up, index, TileRows::up_half, to, constants);
 }
 
-// Where down has not been given, its order has been read from the block.
+// Where down has not been given, its order is known: it has been packed before, or read from the
+// block.
 void ExpertPacker::set_row_order(moe_role role, int64_t index, PackedConstants& constants) const {
     const moe_role down = layout_.orders_rows(role);
     if (down == MOE_ROLE_NONE || !sources_.of(down, index).is_given) return;

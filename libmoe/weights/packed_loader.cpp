@@ -46,6 +46,7 @@ uint64_t PackedLoader::staging_bytes(const DevicePlacement& placement, bool batc
 }
 
 void PackedLoader::add(const moe_tensor& tensor) {
+    if (is_update()) read_vector_order(tensor.role);
     const bool is_on_device = tensor.space == MOE_SPACE_DEVICE;
     for (TensorPart part : reader_.read(tensor)) {
         if (is_matrix_role(part.role)) {
@@ -58,6 +59,7 @@ void PackedLoader::add(const moe_tensor& tensor) {
 }
 
 void PackedLoader::pack() {
+    if (is_update()) check_orders();
     with_team(*weights_.runtime, [&](Team& team) {
         for (int i = 0; i < MOE_ROLE_COUNT; ++i) pack_role(team, static_cast<moe_role>(i));
     });
@@ -126,17 +128,41 @@ void PackedLoader::read_back(moe_role role, int64_t index, std::byte* to) {
                 region.expert_stride);
 }
 
-// Of gate and up that are updated without down.
+// Of gate or up, which are updated by themselves.
 void PackedLoader::read_row_order(moe_role role, int64_t index) {
     if (const moe_role down = weights_.layout.orders_rows(role))
         constants_.read_columns(down, index, block_);
 }
 
+// Of biases, before the host has the new ones: from then on nothing may fail.
+void PackedLoader::read_vector_order(moe_role role) {
+    const auto [first, second] = parts_of(role);
+    for (const moe_role one : {first, second}) {
+        const moe_role down = weights_.layout.orders_rows(one);
+        if (down == MOE_ROLE_NONE || is_matrix_role(one)) continue;
+        ordered_vectors_[one].resize(weights_.resident.vectors[one].size());
+        for (int64_t index = 0; index < weights_.layout.count(one); ++index)
+            constants_.read_columns(down, index, block_);
+    }
+}
+
+// The order of down's columns stays. All experts of a stack are looked at before one is packed.
+void PackedLoader::check_orders() {
+    for (const moe_role role : {MOE_ROLE_DOWN, MOE_ROLE_SHARED_DOWN}) {
+        const DevicePlacement::Region& region = placement_.matrices[role];
+        for (int64_t index = 0; region.is_folded && index < region.count; ++index) {
+            const SourceMatrix& source = sources_.of(role, index);
+            if (!source.is_given) continue;
+            const TensorName name = packer_.name_of(role, index);
+            constants_.set_columns(role, index, TileRows::all, source.matrix, name.text);
+            constants_.check_kept(role, index, block_, name.text);
+        }
+    }
+}
+
 void PackedLoader::check_columns(moe_role role, int64_t index) {
-    const TensorName name = packer_.name_of(role, index);
-    if (is_update() && placement_.matrices[role].is_folded)
-        constants_.check_kept(role, index, block_, name.text);
     if (placement_.up_role(role) == MOE_ROLE_NONE) return;
+    const TensorName name = packer_.name_of(role, index);
     const bool is_whole = sources_.is_whole(role, index);
     const int unset_half = sources_.of(role, index).is_given ? 1 : 0;
     constants_.check_columns(role, index, unset_half, is_whole ? nullptr : &block_, name.text);
@@ -164,7 +190,6 @@ const std::pmr::vector<float>& PackedLoader::by_row_order(moe_role role) {
     const int64_t n = weights_.layout.part(role).columns;
     ordered.resize(natural.size());
     for (int64_t index = 0; index < weights_.layout.count(role); ++index) {
-        if (is_update()) constants_.read_columns(down, index, block_);
         const uint32_t* order = constants_.columns(down, index);
         for (int64_t i = index * n; i < (index + 1) * n; ++i)
             ordered[static_cast<size_t>(i)] =

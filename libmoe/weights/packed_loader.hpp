@@ -40,6 +40,8 @@ class PackedLoader {
     void pack_router();
     void read_back(moe_role role, int64_t index, std::byte* to);
     void read_row_order(moe_role role, int64_t index);
+    void read_vector_order(moe_role role);
+    void check_orders();
     void check_columns(moe_role role, int64_t index);
     const std::pmr::vector<float>& by_row_order(moe_role role);
     void write_updated_constants(moe_role role, int64_t index);

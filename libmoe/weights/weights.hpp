@@ -34,7 +34,8 @@ struct WeightsLayout {
     moe_residency residency = MOE_RESIDENCY_SOURCE;
     moe_device_kind device = MOE_DEVICE_CPU;
     int32_t device_index = 0;  // not part of the id
-    // Packed gate and up with tables of columns are not fused, so that the tables may differ.
+    // Packed gate and up with tables of columns are not fused, so that the tables may differ, and
+    // their rows do not lie in down's order (folds_order).
     bool keeps_tables_apart = false;
     // Packed codes of one to three bits beside biases stay as they are, and so do the biases. Else
     // the codes are moved to where kernels of 16-bit operands lose least of them

@@ -3,6 +3,8 @@
 // activations.
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "libmoe/base/element.hpp"
 #include "libmoe/cpu/features.hpp"
 #include "libmoe/weights/matrix_part.hpp"
@@ -276,14 +278,18 @@ TEST(Gemv, NanOfWeightsIsKept) {
     struct Case {
         const char* format;
         bool in_scales;
-        uint8_t code;
+        uint16_t code;
+        size_t at = 0;     // in the block
+        size_t bytes = 1;  // of the code
     };
     constexpr int64_t rows = 3;
+    constexpr uint16_t f16_nan = 0x7E00;
     const auto check = [](Arithmetic arithmetic, const Case& one, int64_t columns) {
         const FormatTraits& traits = test::format_named(one.format);
         test::Stored stored = Weights::make(traits, rows, columns);
         auto& bytes = one.in_scales ? stored.scales : stored.data;
-        bytes[bytes.size() / 3] = std::byte{one.code};  // at the begin of row 1
+        // At the begin of row 1.
+        std::memcpy(bytes.data() + bytes.size() / 3 + one.at, &one.code, one.bytes);
         for (const Way way : ways)
             for (const bool interleaved : layouts_of(traits)) {
                 Weights weights(stored);
@@ -301,7 +307,9 @@ TEST(Gemv, NanOfWeightsIsKept) {
             for (const Case& one :
                  {Case{"nvfp4", true, 0x7F}, Case{"nvfp4", true, 0xFF}, Case{"mxfp4", true, 0xFF},
                   Case{"fp8_128x128", false, 0x7F}, Case{"fp8_128x128", false, 0xFF},
-                  Case{"mxfp4_gguf", false, 0xFF}})
+                  Case{"mxfp4_gguf", false, 0xFF}, Case{"q4_0", false, f16_nan, 0, 2},
+                  Case{"q8_0", false, f16_nan, 0, 2}, Case{"q4_1", false, f16_nan, 2, 2},
+                  Case{"q5_1", false, f16_nan, 2, 2}})
                 check(arithmetic, one, columns);
 }
 

@@ -87,7 +87,7 @@ void add_updates(CaseList& list) {
             });
         });
     }
-    // No kernels of few tokens have these.
+    // Tables of columns, which are replaced with the matrices.
     for (const char* format : {"gptq4_any_order", "nvfp4_pre_quant"})
         list.add(text("weights/update/%s", format), Extent::smoke, [=](Context& context) {
             check_update(Pair(context, update_spec(rich_layer_on_grid(128, 128, 6, 2), format)));

@@ -77,9 +77,9 @@ TEST(ColumnTables, DivideTheGpuByTheSlots) {
     EXPECT_EQ(in_order.down.n_blocks, gathered.down.n_blocks);
 }
 
-// The rows of gate and up lie in down's order of columns, unless the stages are apart; nothing
-// multiplies factors before.
-TEST(ColumnTables, OfDownAreGatheredByWhereTheyAreLeft) {
+// A pass over h multiplies it by down's factors. By down's order it is permuted only where the
+// stages are apart: elsewhere the rows of gate and up lie in it.
+TEST(ColumnTables, OfDownCostAPassOverHUnlessRowsLieByThem) {
     test::FakeLayer layer = layer_of(nvfp4_pre_quant_formats[0].format, {MOE_ROLE_DOWN});
     const auto plan = cuda_plan(test::h200(), layer);
     const cuda::GemvLaunch& launch = plan->launch_plan().experts_gemv.at(1, false, false);

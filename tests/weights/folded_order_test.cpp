@@ -25,10 +25,11 @@ moe_layer_desc layer_with_biases() {
 
 // A layer in a format, whose down matrices have act-order, each another one.
 struct FoldedLayer {
-    explicit FoldedLayer(const char* format, uint64_t seed = 1)
+    explicit FoldedLayer(const char* format, uint64_t seed = 1,
+                         moe_gate_up_order fused = MOE_GATE_UP_NONE)
         : down_format(test::int_format(MOE_PACKING_GPTQ, 4, 32, MOE_TYPE_F16,
                                        MOE_ZERO_POINT_PACKED_MINUS_ONE, true)),
-          layer(layer_with_biases(), {.everywhere = format, .seed = seed}) {
+          layer(layer_with_biases(), {.everywhere = format, .fused = fused, .seed = seed}) {
         layer.formats[MOE_ROLE_DOWN] = &down_format;
         for (uint64_t e = 0; e < n_experts; ++e)
             sources.push_back(test::random_source(down_format, hidden, features, 70 + e));
@@ -136,6 +137,43 @@ TEST(FoldedOrder, TensorsMayComeInAnyOrder) {
         }
     });
     ASSERT_NO_FATAL_FAILURE(expect_all(packed, folded));
+}
+
+TEST(FoldedOrder, GateAndUpMayComeInOneTensor) {
+    for (const auto order : {MOE_GATE_UP_GATE_FIRST, MOE_GATE_UP_INTERLEAVED}) {
+        const FoldedLayer before("bf16", 1, order), after("bf16", 2, order);
+        const Plan plan = make_plan(before.layer);
+        PackedWeights packed(*plan);
+        ASSERT_NO_FATAL_FAILURE(packed.load(before.tensors));
+        ASSERT_NO_FATAL_FAILURE(expect_all(packed, before));
+        // The tensors of all experts at once.
+        for (const moe_role role : {MOE_ROLE_GATE_UP, MOE_ROLE_GATE_UP_BIAS})
+            for (const moe_tensor* tensor : after.tensors) {
+                if (tensor->role != role) continue;
+                ASSERT_NO_FATAL_FAILURE(packed.update(*tensor));
+            }
+        ASSERT_NO_FATAL_FAILURE(expect_all(packed, after));
+    }
+}
+
+// Local experts that are not the first ones.
+TEST(FoldedOrder, EveryLocalExpertHasItsOwn) {
+    const FoldedLayer folded("nvfp4");
+    const std::vector<int32_t> map{-1, 0, 1};
+    const moe_slice slice = test::odd_experts(map);
+    const Plan plan = make_plan(folded.layer, {.slice = &slice});
+    PackedWeights packed(*plan);
+    ASSERT_NO_FATAL_FAILURE(packed.load(folded.tensors));
+    for (int64_t place = 0; place < 2; ++place) {
+        const auto got = packed.values(MOE_ROLE_UP, place);
+        const float* bias = packed.handle.device.vectors[MOE_ROLE_UP_BIAS] + place * features;
+        for (int64_t r = 0; r < features; ++r) {
+            const int64_t row = folded.row(place + 1, r);
+            ASSERT_TRUE(test::is_close(got[static_cast<size_t>(r * hidden)],
+                                       folded.layer.values(MOE_ROLE_UP).at(place + 1, row, 0)));
+            ASSERT_EQ(bias[r], folded.layer.values(MOE_ROLE_UP_BIAS).at(place + 1, 0, row));
+        }
+    }
 }
 
 TEST(FoldedOrder, UpdatesTakeTheOrderThatIsThere) {

@@ -174,8 +174,9 @@ TEST_F(PackedFiles, OrdersOfColumnsAreProvedBeforeTheyAreRead) {
     desc.has_gate_bias = desc.has_up_bias = 1;  // which lie in down's order, but for the host
     LayerTensors layer(desc, {.everywhere = "bf16"});
     layer.formats[MOE_ROLE_DOWN] = &format;
-    const test::Source source = test::random_source(format, 64, 128);
-    std::vector<moe_tensor> downs(2, source.tensor());
+    const test::Source sources[] = {test::random_source(format, 64, 128, 1),
+                                    test::random_source(format, 64, 128, 2)};
+    std::vector<moe_tensor> downs{sources[0].tensor(), sources[1].tensor()};
     auto tensors = test::tensors_without(layer, {MOE_ROLE_DOWN});
     for (int32_t e = 0; e < 2; ++e) {
         downs[static_cast<size_t>(e)].expert = e;

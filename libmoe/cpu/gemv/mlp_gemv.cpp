@@ -112,6 +112,7 @@ class GemvMatrix {
         auto* copy = reinterpret_cast<std::byte*>(scratch);
         copy_untiled_scales(matrix_, tile.first, tile.last, copy);
         part.weights.data += tile.first * weights_.row_stride;
+        part.weights.rows = tile.last - tile.first;
         part.weights.scales = copy;
         part.weights.scale_row_stride = untiled_row_bytes(matrix_);
         part.weights.scale_rows = 1;
@@ -167,6 +168,7 @@ class GemvMatrix {
         GemvWeights one = weights_;
         one.scales = reinterpret_cast<const std::byte*>(scratch);
         one.scale_type = MOE_TYPE_F32;
+        one.rows = 1;
         for (int64_t row = tile.first; row < tile.last; ++row) {
             one.data = weights_.data + row * weights_.row_stride;
             one.column_phase = copy_nested_scales(matrix_, row, scratch);

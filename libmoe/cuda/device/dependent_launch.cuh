@@ -43,7 +43,7 @@ __device__ __forceinline__ void compute_now(T*& value) {
 }
 
 // The next kernel may start once every block has called this or exited. Before its own wait it may
-// rely only on memory that this kernel had waited for at this point.
+// rely only on memory that this kernel, or the one that let this one start, had waited for by then.
 __device__ __forceinline__ void let_next_kernel_start() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

@@ -8,8 +8,8 @@
 // 16-bit values is small enough for the L1.
 //
 // Between gate and up and down the next kernel may start at once, so that down's weights are on
-// their way: ids and slot weights, which down reads before its wait, were there before this kernel
-// began (gemv_down.cuh).
+// their way. x, ids and slot weights, which down reads before its wait (gemv_down.cuh), are there:
+// gate and up let this kernel start after their own wait for the writers.
 #include "libmoe/cuda/gemv/gather_slots.hpp"
 
 #include "libmoe/cuda/device/dependent_launch.cuh"

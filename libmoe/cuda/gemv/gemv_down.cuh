@@ -9,8 +9,8 @@
 // Output: out [tokens][width], float32, float16 or bfloat16, stored or accumulated.
 // Preconditions: n_slots is at most 64 (max_gemv_slots), k is a multiple of 64 *
 // Dequant::min_split, rows of h and x begin on 16 bytes, and the grid has clusters of
-// tiling.cluster (1 or 2) blocks. x, ids and their weights are read before the wait: the preceding
-// kernel has waited for their writers.
+// tiling.cluster (1 or 2) blocks. x, ids and their weights are read before the wait: their writers
+// have ended before any kernel behind gate and up begins (gather_slots.cu).
 //
 // Tiles of 16 outputs are divided among the clusters. The k of a tile runs over all slots; a
 // split-k slice is one k_block of one slot. The blocks of a cluster halve the slices of their
