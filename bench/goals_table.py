@@ -25,8 +25,7 @@ SAME_RUNS = (
     ("bench/results/peers-ggml-{}.json", "ggml CUDA",
      "Every format of GGUF that both have, qwen3-30b and mixtral, from ids.\nggml quantizes x to 8 bits. The goal is to be no slower."),
     ("bench/results/peers-humming-{}.json", "Humming",
-     "Its two GEMMs of a layer alone, without activation, sum and align, beside\nlibmoe's whole call from ids; `_fp8`: activations in E4M3 on "
-     "both sides. The goal is to be no slower."),
+     "Its two GEMMs of a layer alone, without activation, sum and align, beside\nlibmoe's whole call from ids. The goal is to be no slower."),
 )
 LAUNCHES = ("launches", "all", "from ids 2 at T <= 16, 5 at any T; a whole layer 2 more", "no result file that counts them")
 NOT_MEASURED = (
@@ -187,7 +186,8 @@ def same_run_table(document, path, peer, text):
     for r in document["results"]:
         pairs.setdefault((r["n_tokens"], f"{r['model']}/{r['format']}"), {})["ours" if r["peer"] == "libmoe" else "theirs"] = r["us"]
     yield ""
-    yield f"**Beside {peer}, in one run.** {heading(document, path)}{text}"
+    left_out = len(document.get("failures", ()))
+    yield f"**Beside {peer}, in one run.** {heading(document, path)}{text}" + (f" {left_out} cases were not measured." if left_out else "")
     yield ""
     yield f"| T | cases | libmoe is no slower in | median of time / {peer}'s | worst case |"
     yield "|--" * 5 + "|"

@@ -75,7 +75,8 @@ void check_sizes(const File& file, const PackedFileHeader& header) {
         refuse("the beginning of the block", header.block_offset);
 }
 
-// Of a vector of n entries for each expert, which lie as the rows of gate and up.
+// Puts a vector of n entries for each expert, which lie as the rows of gate and up, into the order
+// of the tensors.
 void undo_row_order(const moe_weights& weights, moe_role down, DeviceBlock& block, int64_t n,
                     std::pmr::vector<float>& vector) {
     const DevicePlacement::Region& region = weights.placement.matrices[down];

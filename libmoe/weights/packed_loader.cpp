@@ -128,13 +128,13 @@ void PackedLoader::read_back(moe_role role, int64_t index, std::byte* to) {
                 region.expert_stride);
 }
 
-// Of gate or up, which are updated by themselves.
+// An update of gate or up takes the order that is in the block.
 void PackedLoader::read_row_order(moe_role role, int64_t index) {
     if (const moe_role down = weights_.layout.orders_rows(role))
         constants_.read_columns(down, index, block_);
 }
 
-// Of biases, before the host has the new ones: from then on nothing may fail.
+// An update of biases reads it before the host has the new ones: from then on nothing may fail.
 void PackedLoader::read_vector_order(moe_role role) {
     const auto [first, second] = parts_of(role);
     for (const moe_role one : {first, second}) {
