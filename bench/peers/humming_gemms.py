@@ -1,21 +1,16 @@
 #!/usr/bin/env python3
 """Times the two indexed GEMMs of a layer by Humming (humming-kernels, with torch) and puts them beside the layers that moe-bench has
-timed on the same card just before:
+timed on the same card just before (torch_peer.py):
 
     moe-bench --cases CASES --json FILE
     python3 bench/peers/humming_gemms.py FILE.. --json bench/results/peers-humming-h100.json
 
-Every case of the files in a format that Humming has is timed, from even random ids: tiles by Humming's own heuristics, lists of blocks made
-before, no activation, no sum. Where libmoe's activations are E4M3, so are Humming's, which quantizes its rows of bfloat16 in the call. Weights are
-random bits, two sets of them in turns; with more than some ten tokens a set is several times the L2. Calls are replayed from a CUDA graph, the
-median of the replays counts. Results that are zero or not finite are a failure."""
+Every case of the files in a format that Humming has is timed: tiles by Humming's own heuristics, lists of blocks made before, no activation, no
+sum. Where libmoe's activations are E4M3, so are Humming's, which quantizes its rows of bfloat16 in the call."""
 
-import argparse
-import importlib.metadata
-import json
-import statistics
 import sys
-import time
+
+from torch_peer import N_SETS, QUANTIZED, arguments, even_ids, measure, replayed_us, version_of
 
 FORMATS = {
     "nvfp4": {"dtype": "float4e2m1", "scale_dtype": "float8e4m3", "group_size": 16, "scale_2_type": "tensor"},
@@ -23,10 +18,6 @@ FORMATS = {
     "int4_g128": {"dtype": "uint4", "group_size": 128},
     "awq": {"dtype": "uint4", "group_size": 128, "has_zero_point": True},
 }
-# Behind a format's name where activations are E4M3.
-QUANTIZED = "_fp8"
-NOTE = "two indexed GEMMs by its own heuristics: no activation, sum or align"
-N_SETS, N_CALLS, N_REPLAYS = 2, 4, 20
 
 
 def fill(torch, name, tensor):
@@ -93,7 +84,7 @@ def time_case(torch, layers, shape, n_tokens):
     x = torch.randn((n_tokens, hidden), device="cuda", dtype=torch.bfloat16)
     h = torch.randn((n_slots, intermediate), device="cuda", dtype=torch.bfloat16)
     first, second = Gemm(torch, layers[0], n_slots, top_k), Gemm(torch, layers[1], n_slots, 1)
-    ids = [torch.randn((n_tokens, n_experts), device="cuda").topk(top_k, 1).indices.int() for _ in range(N_CALLS)]
+    ids = even_ids(torch, n_tokens, n_experts, top_k)
     blocks = [(first.blocks_of(i, n_experts), second.blocks_of(i, n_experts)) for i in ids]
 
     def calls():
@@ -101,75 +92,24 @@ def time_case(torch, layers, shape, n_tokens):
             first.run(call, x, of_first)
             second.run(call, h, of_second)
 
-    calls()
-    torch.cuda.synchronize()
-    for gemm in (first, second):
-        if not torch.isfinite(gemm.out).all() or not gemm.out.any():
-            raise RuntimeError("the output is zero or not finite")
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        calls()
-    times = []
-    for _ in range(N_REPLAYS):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        graph.replay()
-        end.record()
-        end.synchronize()
-        times.append(begin.elapsed_time(end) * 1000 / N_CALLS)
-    return statistics.median(times[2:])
+    return replayed_us(torch, calls, (first.out, second.out))
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("measured", nargs="+", help="JSON of moe-bench")
-    parser.add_argument("--json", required=True)
-    parser.add_argument("--seconds", type=float, default=600, help="begin no new case after that long, and list the rest as failures")
-    args = parser.parse_args()
-    try:
-        import torch
-
-        version = importlib.metadata.version("humming-kernels")
-    except (ImportError, importlib.metadata.PackageNotFoundError) as error:
-        print(f"skipped: {error}")
+    args = arguments(__doc__)
+    version = version_of("torch", "humming-kernels")
+    if not version:
         return 0
-    runs = []
-    for path in args.measured:
-        with open(path) as file:
-            runs.append(json.load(file))
-    run = runs[0]
-    results, failures = [], []
-    made = {}
-    begin = time.monotonic()
-    for one in (one for each in runs for one in each["results"]):
-        form, shape = one["format"], tuple(one["shape"][key] for key in ("hidden", "intermediate", "n_experts", "top_k"))
-        if form not in FORMATS or one["mode"] != "ids" or one["zipf"] or one["kernels"]:
-            continue
-        if "activation_quantization" in one:
-            form += QUANTIZED
-        if time.monotonic() - begin > args.seconds:
-            failures.append(f"{one['case']}: no time was left")
-            continue
-        case = {"model": one["model"], "format": form, "n_tokens": one["n_tokens"], "floor_us": one["floor_us"]}
-        results.append({"peer": "libmoe", "version": run["version"], **case, "us": one["us"], "note": "dispatch, experts, combine"})
-        try:
-            if (form, shape) not in made:
-                made.clear()
-                hidden, intermediate, n_experts, _ = shape
-                sizes = ((2 * intermediate, hidden), (hidden, intermediate))
-                made[form, shape] = [[make_layer(torch, form, n_experts, *size) for _ in range(N_SETS)] for size in sizes]
-            us = time_case(torch, made[form, shape], shape, one["n_tokens"])
-        except Exception as error:  # another library's: whatever it throws is a case that was not measured
-            failures.append(f"{one['case']}: {error}")
-            print(failures[-1])
-            continue
-        results.append({"peer": "Humming, GEMMs only", "version": version, **case, "us": us, "note": NOTE})
-        print(f"{one['case']:48} libmoe {one['us']:8.1f}  Humming {us:8.1f}  {one['us'] / us:5.2f}", flush=True)
-    heading = {key: run[key] for key in ("commit", "date", "version", "device", "read_floor", "dense_tflops")}
-    with open(args.json, "w") as file:
-        json.dump({"schema": "libmoe.peers.1", **heading, "results": results, "failures": failures}, file, indent=1)
-        file.write("\n")
-    return 1 if failures else 0
+    import torch
+
+    def make_sets(form, shape):
+        hidden, intermediate, n_experts, _ = shape
+        sizes = ((2 * intermediate, hidden), (hidden, intermediate))
+        return [[make_layer(torch, form, n_experts, *size) for _ in range(N_SETS)] for size in sizes]
+
+    peer = {"name": "Humming, GEMMs only", "version": version, "note": "two indexed GEMMs by its own heuristics: no activation, sum or align"}
+    return measure(args, peer, [*FORMATS, *(form + QUANTIZED for form in FORMATS)], make_sets,
+                   lambda sets, form, shape, n_tokens: time_case(torch, sets, shape, n_tokens))
 
 
 if __name__ == "__main__":
