@@ -12,12 +12,13 @@ import json
 import pathlib
 import sys
 
+sys.dont_write_bytecode = True
+from goal_rules import name_of  # noqa: E402
+
 try:
     import jsonschema
 except ImportError:
     sys.exit("the Python module jsonschema is missing: install the package python3-jsonschema")
-
-TYPES = (("x", "x_type"), ("intermediate", "intermediate_type"))  # as a case's name has them, where they are not bf16
 
 SAMPLE = {
     "schema": "libmoe.bench.3",
@@ -69,6 +70,9 @@ SAMPLE = {
     ],
     "failures": [],
 }
+# Optional in the schema, so that the sample has it in a case of its own.
+SAMPLE["results"].append({**copy.deepcopy(SAMPLE["results"][0]), "case": "a-model/nvfp4/ids/T8/zipf1.2/unfused/activations_fp8/experts:*_a_kernel",
+                          "activation_quantization": "fp8"})
 
 
 PEERS_SAMPLE = {
@@ -273,13 +277,8 @@ def peers_disagree(results):
 
 
 def disagreements(r):
-    skew = f"zipf{r['zipf']:.1f}" if r["zipf"] > 0 else "uniform"
-    name = f"{r['model']}/{r['format']}/{r['mode']}/T{r['n_tokens']}/{skew}"
-    name += "/unfused" if r.get("unfused") else ""
-    name += "".join(f"/{what}_{r[key]}" for what, key in TYPES if r.get(key, "bf16") != "bf16")
-    name += f"/{r['kernels']}" if r.get("kernels") else ""
-    if r["case"] != name:
-        yield f"the other fields say {name}"
+    if r["case"] != name_of(r):
+        yield f"the other fields say {name_of(r)}"
     stages = r.get("stages", [])
     for timed in (r, *stages):
         if not timed["us_lowest"] <= timed["us"] <= timed["us_highest"]:
@@ -334,6 +333,14 @@ def mutations_of(sample):
         yield f"{ascending} descends", changed((ascending,), lambda all: all.reverse(), sample)
 
 
+def second_with_quantized(document):
+    """In other respects as the second schema wants it."""
+    document["schema"] = "libmoe.bench.2"
+    for r in document["results"]:
+        for key in ("x_type", "intermediate_type", "n_launches"):
+            del r[key]
+
+
 def mutations():
     yield from mutations_of(SAMPLE)
     result = ("results", 0)
@@ -347,9 +354,13 @@ def mutations():
     yield "a stage that is none", changed((*result, "stages", 0), lambda s: s.update(stage="router"))
     yield "a stage twice", changed((*result, "stages"), lambda all: all.append(all[0]))
     yield "the second schema with fields of the third", changed((), lambda d: d.update(schema="libmoe.bench.2"))
+    yield "the second schema with quantized activations", changed((), second_with_quantized)
     yield "a plan of another name", changed(result, lambda r: r.update(unfused=False))
     yield "x in a type that the name lacks", changed(result, lambda r: r.update(x_type="f16"))
     yield "an intermediate in a type that the name lacks", changed(result, lambda r: r.update(intermediate_type="f16"))
+    yield "quantized activations that the name lacks", changed(result, lambda r: r.update(activation_quantization="fp8"))
+    yield "a quantization that is none", changed(("results", 1), lambda r: r.update(
+        activation_quantization="int3", case=r["case"].replace("fp8", "int3")))
     yield "a type that is none", changed(result, lambda r: r.update(x_type="f64"))
     yield "formats of four matrices", changed(result, lambda r: r.update(format="a+b+c+d", case=r["case"].replace("nvfp4", "a+b+c+d")))
     yield "a name for something else", changed(result, lambda r: r.update(n_tokens=9))

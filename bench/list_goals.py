@@ -2,7 +2,7 @@
 import sys
 from typing import Callable, NamedTuple
 
-from goal_rules import FOUR_BITS, GROUPS, MIDDLE, UNION, Goal, NotMeasured, all_goals, fixed_us, name_of, skew_goal
+from goal_rules import FOUR_BITS, GROUPS, MIDDLE, UNION, Goal, NotMeasured, all_goals, fixed_us, skew_goal
 
 SMALL_BATCH, ANY_MIDDLE, PROMPT = 16, (17, 512), 8192
 FACTOR, READ_SHARE, PROMPT_SHARE = 1.3, 0.65, 0.75  # of every packed format
@@ -180,7 +180,7 @@ def is_quantized(r):
 
 def as_given(run, r):
     """The same case with activations as they are given."""
-    return run.results[name_of({**{key: value for key, value in r.items() if key != "activation_quantization"}, "kernels": ""})]
+    return run.like({key: value for key, value in r.items() if key != "activation_quantization"}, kernels="")
 
 
 def fp8_goals(run):

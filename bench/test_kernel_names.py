@@ -10,7 +10,7 @@ sys.dont_write_bytecode = True
 import kernel_names  # noqa: E402
 
 BENCH = pathlib.Path(__file__).resolve().parent
-TODAY = re.compile(r"sm(80|90)_[a-z0-9_+]+_(bf16|f16|f32)_(gemv|grouped_gemm|generic|exact)_gate_up")
+TODAY = re.compile(r"sm(80|90)_[a-z0-9_+]+_(bf16|f16|f32|fp8)_(gemv|grouped_gemm|generic|exact)_gate_up")
 
 
 class KernelNames(unittest.TestCase):

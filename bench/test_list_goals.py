@@ -151,6 +151,13 @@ class Failures(unittest.TestCase):
             rows("formats", result("q6_k", 8192, 300.0))
         self.assertIn("lacks a/bf16/ids/T8192/uniform", str(refusal.exception))
 
+    def test_activations_as_given_that_failed_are_not_compared_with(self):
+        quantized = result("fp8_128x128", 32, 100.0, activation_quantization="fp8")
+        self.assertEqual(rows("fp8", quantized, failures=["a/fp8_128x128/ids/T32/uniform: out of memory"]), [])
+        with self.assertRaises(SystemExit) as refusal:
+            rows("fp8", quantized)
+        self.assertIn("lacks a/fp8_128x128/ids/T32/uniform", str(refusal.exception))
+
     def test_a_size_without_its_next_is_refused(self):
         off_grid = result("bf16", 1, 10.0, shape={**SHAPE, "intermediate": 720})
         self.assertEqual(rows("shapes", off_grid, failures=["a/bf16/ids/T2/uniform: out of memory"]), [])
