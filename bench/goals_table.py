@@ -2,7 +2,8 @@
 
 usage: goals_table.py <root of the repository> [--write]
 A goal is a time that a case must not exceed. The page has a row for every regime and group of formats, one for every peer that was measured
-in another run, and one for every goal that has no result; then one and two tokens, case by case. Zipf 2.0 is from study-skew.json.
+in another run, a table for every peer that ran beside libmoe in one, and a row for every goal that has no result; then one and two tokens, case by
+case. Zipf 2.0 is from study-skew.json.
 """
 import json
 import pathlib
@@ -13,19 +14,40 @@ from typing import NamedTuple
 sys.dont_write_bytecode = True
 import marked_block  # noqa: E402
 from goal_rules import FORMATS, GROUPS, MODES, Run, all_goals, launches_goals, skew_goal, small_batch_goals  # noqa: E402
-from list_goals import LISTS  # noqa: E402
+from list_goals import LISTS, is_quantized  # noqa: E402
 
 PAGE, RESULTS = "bench/goals.md", "bench/results/h200.json"
 SKEW, PEERS, OUTSIDE = "bench/results/study-skew.json", "bench/results/peers.json", "bench/outside.json"
 MARKS = ("<!-- goals: written by bench/goals_table.py . --write -->\n", "<!-- end of goals -->\n")
 OTHER_CARD = "bench/results/h100.json"
 OTHER_MARKS = ("<!-- other card: written by bench/goals_table.py . --write -->\n", "<!-- end of other card -->\n")
-# A peer in one run with libmoe: its file of a card, its name, what is compared.
+QUANTIZED = "_fp8"  # behind a format of the files of peers where activations are E4M3, as peers/torch_peer.py has it
+
+
+class SameRun(NamedTuple):
+    """A peer in one run with libmoe."""
+    path: str  # of a card
+    peer: str
+    text: str  # what is compared
+    goal: tuple  # regime, formats, goal: the row of a card without that file
+
+
+HUMMING_FP8 = "bench/results/peers-humming-fp8-{}.json"
 SAME_RUNS = (
-    ("bench/results/peers-ggml-{}.json", "ggml CUDA",
-     "Every format of GGUF that both have, qwen3-30b and mixtral, from ids.\nggml quantizes x to 8 bits. The goal is to be no slower."),
-    ("bench/results/peers-humming-{}.json", "Humming",
-     "Its two GEMMs of a layer alone, without activation, sum and align, beside\nlibmoe's whole call from ids. The goal is to be no slower."),
+    SameRun("bench/results/peers-ggml-{}.json", "ggml CUDA",
+            "Every format of GGUF that both have, qwen3-30b and mixtral, from ids.\nggml quantizes x to 8 bits. The goal is to be no slower.",
+            ("T = 1 to 512", "GGUF", "no slower than ggml CUDA")),
+    SameRun("bench/results/peers-humming-{}.json", "Humming",
+            "Its two GEMMs of a layer alone, without activation, sum and align, beside\nlibmoe's whole call from ids. The goal is to be no slower.",
+            ("T = 1 to 8192", "nvfp4, mxfp4, int4_g128, awq", "no slower than Humming's two GEMMs")),
+    SameRun(HUMMING_FP8, "Humming",
+            "Weights of four bits, activations in E4M3, which Humming makes in its call: its two\nGEMMs alone, without activation, sum and align, beside "
+            "libmoe's whole call from ids, whose kernels for E4M3 are\nforced. The goal is to be no slower.",
+            ("4-bit x fp8, T = 64 to 512 and prompts", "4 bits", "no slower than Humming's two GEMMs")),
+    SameRun("bench/results/peers-deepgemm-{}.json", "DeepGEMM",
+            "Its two grouped GEMMs of a layer alone, of rows that are\nsorted, and for E4M3 quantized, before the time begins, without activation and sum, "
+            "beside libmoe's whole call from ids. The\ngoal is to be no slower for prompts of 2048 and 8192 tokens.",
+            ("prompt, T = 2048 and 8192", "bf16; fp8 x fp8", "no slower than DeepGEMM's two GEMMs")),
 )
 LAUNCHES = ("launches", "all", "from ids 2 at T <= 16, 5 at any T; a whole layer 2 more", "no result file that counts them")
 NOT_MEASURED = (
@@ -53,6 +75,7 @@ class PeerGoal(NamedTuple):
     peers: tuple
     formats: tuple
     tokens: tuple  # least, most
+    same_run: str = ""  # of SAME_RUNS: where the card has this file, its table has the goal
 
     def ratios(self, cases, others):
         for r in others:
@@ -75,28 +98,25 @@ PEER_GOALS = (
     PeerGoal("T = 2 to 16", ("ggml CUDA",), ("nvfp4", "mxfp4", "q4_k"), (2, 16)),
     PeerGoal("T = 2 to 16", ("vLLM Triton",), ("bf16",), (2, 16)),
     PeerGoal("T = 17 to 512", ("Humming NVFP4 x bf16",), ("nvfp4",), (17, 512)),
-    PeerGoal("prompt, T = 2048 and 8192", ("DeepGEMM bf16",), ("bf16",), (2048, 8192)),
     PeerGoal("prompt, T = 2048 and 8192", ("Humming NVFP4 x bf16",), ("nvfp4",), (2048, 8192)),
-    PeerGoal("prompt, activations in E4M3, T = 2048 and 8192", ("DeepGEMM fp8",), ("fp8",), (2048, 8192)),
-    PeerGoal("T = 17 to 512, activations in E4M3", ("Humming MXFP4 x fp8",), ("mxfp4_fp8",), (17, 512)),
-    PeerGoal("prompt, activations in E4M3, T = 2048 and 8192", ("Humming MXFP4 x fp8",), ("mxfp4_fp8",), (2048, 8192)),
+    PeerGoal("T = 17 to 512, activations in E4M3", ("Humming MXFP4 x fp8",), ("mxfp4_fp8",), (17, 512), HUMMING_FP8),
+    PeerGoal("prompt, activations in E4M3, T = 2048 and 8192", ("Humming MXFP4 x fp8",), ("mxfp4_fp8",), (2048, 8192), HUMMING_FP8),
 )
-QUANTIZED = {"fp8_128x128": "fp8", "mxfp4": "mxfp4_fp8"}  # peers' names of weights that they multiply with activations in E4M3
 
 
 def cases_by_peers_names(run, lists):
     """With those of the list fp8 whose activations are E4M3."""
     cases = dict(run.results)
     for r in lists.get("fp8", {"results": []})["results"]:
-        if "activation_quantization" in r and r["format"] in QUANTIZED:
-            cases[f"{r['model']}/{QUANTIZED[r['format']]}/ids/T{r['n_tokens']}/uniform"] = r
+        if is_quantized(r):
+            cases[f"{r['model']}/{r['format']}{QUANTIZED}/ids/T{r['n_tokens']}/uniform"] = r
     return cases
 
 
-def peers_table(cases, others):
+def peers_table(cases, others, beside):
     yield "| regime | formats | peer | cases | libmoe is faster in | median of time / peer's time | worst case |"
     yield "|--" * 7 + "|"
-    yield from (goal.row(cases, others) for goal in PEER_GOALS)
+    yield from (goal.row(cases, others) for goal in PEER_GOALS if goal.same_run not in (about.path for _, _, about in beside))
 
 
 def skewed_rows(document):
@@ -106,6 +126,12 @@ def skewed_rows(document):
         return [f"| {goal.regime} | {goal.formats} | {goal.formula} | 0 | not measured | - | - |" for goal in goals]
     run = Run(document, SKEW)
     return [goal.row(run) for goal in goals]
+
+
+def not_beside(beside):
+    """Rows of peers that have not run beside libmoe on a card."""
+    measured = [about for _, _, about in beside]
+    return [(*about.goal, "no result file of this card") for about in SAME_RUNS if about not in measured]
 
 
 def not_measured(documents, lists):
@@ -118,10 +144,10 @@ def not_measured(documents, lists):
         yield LAUNCHES
 
 
-def not_measured_table(documents, lists):
+def not_measured_table(rows):
     yield "| regime | formats | goal | result |"
     yield "|--" * 4 + "|"
-    yield from (f"| {regime} | {formats} | {goal} | not measured: {reason} |" for regime, formats, goal, reason in not_measured(documents, lists))
+    yield from (f"| {regime} | {formats} | {goal} | not measured: {reason} |" for regime, formats, goal, reason in rows)
 
 
 def dense_sentence(document, outside):
@@ -180,22 +206,36 @@ def list_tables(lists, card):
         yield from regimes_table(run, goals)
 
 
-def same_run_table(document, path, peer, text):
-    """libmoe beside a peer in one run, by the number of tokens."""
-    pairs = {}
+def same_run_ratios(document):
+    """{(activations, tokens): {case: time of libmoe / time of the peer}} of the cases that both have."""
+    pairs, ratios = {}, {}
     for r in document["results"]:
-        pairs.setdefault((r["n_tokens"], f"{r['model']}/{r['format']}"), {})["ours" if r["peer"] == "libmoe" else "theirs"] = r["us"]
+        group = "E4M3" if r["format"].endswith(QUANTIZED) else "as given", r["n_tokens"]
+        pairs.setdefault((group, f"{r['model']}/{r['format']}"), {})["ours" if r["peer"] == "libmoe" else "theirs"] = r["us"]
+    for (group, case), pair in pairs.items():
+        if len(pair) == 2:
+            ratios.setdefault(group, {})[case] = pair["ours"] / pair["theirs"]
+    return ratios
+
+
+def same_run_table(document, path, about):
+    """libmoe beside a peer in one run, by the number of tokens, and by activations where the file has both."""
     yield ""
     left_out = len(document.get("failures", ()))
-    yield f"**Beside {peer}, in one run.** {heading(document, path)}{text}" + (f" {left_out} cases were not measured." if left_out else "")
+    yield f"**Beside {about.peer}, in one run.** {heading(document, path)}{about.text}" + (f" {left_out} cases were not measured." if left_out else "")
     yield ""
-    yield f"| T | cases | libmoe is no slower in | median of time / {peer}'s | worst case |"
-    yield "|--" * 5 + "|"
-    for n_tokens in sorted({n for n, _ in pairs}):
-        ratios = {case: pair["ours"] / pair["theirs"] for (n, case), pair in pairs.items() if n == n_tokens and len(pair) == 2}
+    groups = same_run_ratios(document)
+    is_both = len({activations for activations, _ in groups}) > 1
+    heads = ["T", "cases", "libmoe is no slower in", f"median of time / {about.peer}'s", "worst case"]
+    heads[:0] = ["activations"] if is_both else []
+    yield f"| {' | '.join(heads)} |"
+    yield "|--" * len(heads) + "|"
+    for activations, n_tokens in sorted(groups, key=lambda group: (group[0] != "as given", group[1])):
+        ratios = groups[activations, n_tokens]
         worst = max(ratios, key=ratios.get)
         no_slower = sum(ratio <= 1 for ratio in ratios.values())
-        yield f"| {n_tokens} | {len(ratios)} | {no_slower} | {statistics.median(ratios.values()):.2f} | `{worst}` {ratios[worst]:.2f} |"
+        yield (f"| {f'{activations} | ' if is_both else ''}{n_tokens} | {len(ratios)} | {no_slower} | {statistics.median(ratios.values()):.2f} | "
+               f"`{worst}` {ratios[worst]:.2f} |")
 
 
 def other_card_block(document, lists=None, beside=()):
@@ -205,6 +245,8 @@ def other_card_block(document, lists=None, beside=()):
     lines += list_tables(lists or {}, "h100")
     for one in beside:
         lines += same_run_table(*one)
+    if missing := not_beside(beside):
+        lines += ["", "Peers without a result on this card:", "", *not_measured_table(missing)]
     return "\n".join(lines) + "\n"
 
 
@@ -215,11 +257,12 @@ def block(document, skew=None, peers=None, outside=None, lists=None, elsewhere=N
     others = [r for r in [*(peers or {"results": []})["results"], *(outside or {"results": []})["results"]] if r["peer"] != "libmoe"]
     lines = [f"{heading(document, RESULTS)}{summary(run, goals)}", dense_sentence(document, outside), "", *regimes_table(run, goals)]
     lines += skewed_rows(skew)
-    lines += ["", "Peers that were measured in runs of their own, on the same kind of card:", "", *peers_table(cases_by_peers_names(run, lists), others)]
+    lines += ["", "Peers that were measured in runs of their own, on the same kind of card:", "", *peers_table(cases_by_peers_names(run, lists), others, beside)]
     lines += list_tables(lists, "h200")
     for one in beside:
         lines += same_run_table(*one)
-    lines += ["", "Goals without a result:", "", *not_measured_table([document, *everywhere.values()], everywhere)]
+    rows = [*not_measured([document, *everywhere.values()], everywhere), *not_beside(beside)]
+    lines += ["", "Goals without a result:", "", *not_measured_table(rows)]
     for n_tokens in (1, 2):
         lines += ["", *small_batch_table(run, n_tokens)]
     return "\n".join(lines) + "\n"
@@ -239,8 +282,9 @@ def read_lists(root, card):
 
 
 def same_runs(root, card):
-    paths = [(path.format(card), peer, text) for path, peer, text in SAME_RUNS]
-    return [(document, *one) for one in paths if (document := read_if_there(root / one[0]))]
+    """(document, path, about) of those that the card has."""
+    found = [(read_if_there(root / about.path.format(card)), about.path.format(card), about) for about in SAME_RUNS]
+    return [one for one in found if one[0]]
 
 
 def main():

@@ -55,8 +55,9 @@ PEERS = {"results": [{"peer": "libmoe", "model": "a", "format": "nvfp4", "n_toke
                      {"peer": "ggml CUDA", "model": "a", "format": "nvfp4", "n_tokens": 1, "us": 400.0},
                      {"peer": "ggml CUDA", "model": "none of ours", "format": "nvfp4", "n_tokens": 1, "us": 1.0}]}
 OUTSIDE = {"dense_cold_tflops": 600, "results": [
-    {"peer": "DeepGEMM bf16", "model": "mixtral", "format": "bf16", "n_tokens": 8192, "us": 88.0},
-    {"peer": "DeepGEMM bf16", "model": "a", "format": "bf16", "n_tokens": 8192, "us": 250.0}]}
+    {"peer": "Humming NVFP4 x bf16", "model": "a", "format": "nvfp4", "n_tokens": 64, "us": 96.0},
+    {"peer": "Humming NVFP4 x bf16", "model": "a", "format": "nvfp4", "n_tokens": 512, "us": 200.0},
+    {"peer": "Humming MXFP4 x fp8", "model": "mixtral", "format": "mxfp4_fp8", "n_tokens": 8192, "us": 50.0}]}
 GOALS = """\
 Of 19 cases 17 have a goal, and 8 meet all of theirs.
 The dense rate of this run is 500 TFLOP/s at the power limit. Cold, on a card that was idle before, another run had 600 TFLOP/s; \
@@ -116,9 +117,18 @@ PEER_ROWS = """\
 | T = 1 | nvfp4, mxfp4, q4_k | ggml CUDA | 1 | 1 | 0.70 | `a/nvfp4/ids/T1/uniform` 0.70 |
 | T = 2 to 16 | nvfp4, mxfp4, q4_k | ggml CUDA | 0 | - | not measured | - |
 | T = 2 to 16 | bf16 | vLLM Triton | 0 | - | not measured | - |
-| T = 17 to 512 | nvfp4 | Humming NVFP4 x bf16 | 0 | - | not measured | - |
-| prompt, T = 2048 and 8192 | bf16 | DeepGEMM bf16 | 2 | 1 | 1.02 | `mixtral/bf16/ids/T8192/uniform` 1.25 |
+| T = 17 to 512 | nvfp4 | Humming NVFP4 x bf16 | 2 | 1 | 1.02 | `a/nvfp4/ids/T64/uniform` 1.25 |
 | prompt, T = 2048 and 8192 | nvfp4 | Humming NVFP4 x bf16 | 0 | - | not measured | - |
+"""
+FP8_PEER_ROWS = """| T = 17 to 512, activations in E4M3 | mxfp4_fp8 | Humming MXFP4 x fp8 | 0 | - | not measured | - |
+| prompt, activations in E4M3, T = 2048 and 8192 | mxfp4_fp8 | Humming MXFP4 x fp8 | 1 | 0 | 2.00 | \
+`mixtral/mxfp4/ids/T8192/uniform/activations_fp8/forced` 2.00 |
+"""
+SAME_RUN = """| activations | T | cases | libmoe is no slower in | median of time / Peer's | worst case |
+|--|--|--|--|--|--|
+| as given | 8192 | 1 | 0 | 1.30 | `mixtral/bf16` 1.30 |
+| E4M3 | 64 | 2 | 1 | 1.20 | `mixtral/fp8_128x128_fp8` 1.50 |
+| E4M3 | 8192 | 1 | 1 | 0.80 | `mixtral/fp8_128x128_fp8` 0.80 |
 """
 ONE_AND_TWO = """\
 | T = 1: from ids, whole layer | a | mixtral |
@@ -133,6 +143,16 @@ ONE_AND_TWO = """\
 |--|--|--|
 | q8_0 | 1.78 | - |
 """
+
+
+ABOUT = goals_table.SameRun("a/{}.json", "Peer", "What.", ("T", "all", "no slower"))
+
+
+def beside(about, *cases):
+    """Format, tokens, microseconds of libmoe and of the peer, or None where it has not run."""
+    results = [{"peer": peer, "model": "mixtral", "format": form, "n_tokens": n_tokens, "us": us}
+               for form, n_tokens, *both in cases for peer, us in zip(("libmoe", "theirs"), both) if us]
+    return {**DOCUMENT, "results": results}, about.path, about
 
 
 def document_with(*results):
@@ -152,23 +172,56 @@ class Tables(unittest.TestCase):
     def test_another_card_has_its_own_regimes_and_no_peers(self):
         made = goals_table.other_card_block(DOCUMENT)
         self.assertIn("(results/h100.json)", made)
-        self.assertTrue(made.endswith(GOALS[GOALS.index("| regime"):]), made)
+        self.assertIn(GOALS[GOALS.index("| regime"):] + "\nPeers without a result on this card:\n", made)
         self.assertNotIn("| peer |", made)
 
     def test_a_peer_of_the_same_run_is_compared_where_both_ran(self):
-        times = {("libmoe", "nvfp4"): 90.0, ("Humming", "nvfp4"): 100.0, ("libmoe", "awq"): 150.0, ("Humming", "awq"): 100.0,
-                 ("libmoe", "mxfp4"): 80.0}
-        results = [{"peer": peer, "model": "mixtral", "format": form, "n_tokens": 32, "us": us} for (peer, form), us in times.items()]
-        made = goals_table.other_card_block(DOCUMENT, None, [({**DOCUMENT, "results": results}, "a/b.json", "Humming", "What.")])
-        self.assertIn("| 32 | 2 | 1 | 1.20 | `mixtral/awq` 1.50 |\n", made)
+        made = "\n".join(goals_table.same_run_table(*beside(
+            ABOUT, ("nvfp4", 32, 90.0, 100.0), ("awq", 32, 150.0, 100.0), ("mxfp4", 32, 80.0, None), ("mxfp4", 64, None, 80.0))))
+        self.assertTrue(made.endswith("\n| 32 | 2 | 1 | 1.20 | `mixtral/awq` 1.50 |"), made)
+        self.assertIn("**Beside Peer, in one run.** ", made)
+        self.assertIn("\n| T | cases | libmoe is no slower in |", made)
+
+    def test_activations_of_both_kinds_have_rows_of_their_own(self):
+        made = "\n".join(goals_table.same_run_table(*beside(
+            ABOUT, ("fp8_128x128_fp8", 8192, 80.0, 100.0), ("fp8_128x128_fp8", 64, 150.0, 100.0), ("nvfp4_fp8", 64, 90.0, 100.0),
+            ("bf16", 8192, 130.0, 100.0))))
+        self.assertTrue(f"{made}\n".endswith("\n\n" + SAME_RUN), made)
+
+    def test_a_peer_may_have_several_files(self):
+        several = [beside(about, ("nvfp4", 64, 90.0, 100.0)) for about in goals_table.SAME_RUNS]
+        made = goals_table.other_card_block(DOCUMENT, None, several)
+        self.assertEqual(made.count("**Beside Humming, in one run.**"), 2)
+        for about in goals_table.SAME_RUNS:
+            self.assertIn(f"[results](results/{about.path.removeprefix('bench/results/')}). {about.text}\n", made)
+
+    def test_a_peer_that_has_no_file_of_the_card_says_so(self):
+        for block in (goals_table.block, goals_table.other_card_block):
+            for about in goals_table.SAME_RUNS:
+                row = f"| {' | '.join(about.goal)} | not measured: no result file of this card |\n"
+                self.assertIn(row, block(DOCUMENT))
+                self.assertNotIn(row, block(DOCUMENT, beside=[beside(about, ("nvfp4", 64, 90.0, 100.0))]))
+        everything = [beside(about, ("nvfp4", 64, 90.0, 100.0)) for about in goals_table.SAME_RUNS]
+        self.assertNotIn("Peers without a result", goals_table.other_card_block(DOCUMENT, beside=everything))
+
+    def test_a_row_of_another_run_gives_way_to_a_file_of_one_run(self):
+        forced = {**result("mixtral", "mxfp4", "ids", 8192, 0.0, 100.0, 10, 85.0), "activation_quantization": "fp8", "kernels": "forced",
+                  "case": "mixtral/mxfp4/ids/T8192/uniform/activations_fp8/forced"}
+        given = result("mixtral", "mxfp4", "ids", 8192, 0.0, 110.0, 10, 85.0)
+        lists = {"fp8": {**DOCUMENT, "results": [given, forced]}}
+        same_run = next(about for about in goals_table.SAME_RUNS if about.path == goals_table.HUMMING_FP8)
+        self.assertIn(PEER_ROWS + FP8_PEER_ROWS, goals_table.block(DOCUMENT, SKEW, PEERS, OUTSIDE, lists))
+        made = goals_table.block(DOCUMENT, SKEW, PEERS, OUTSIDE, lists, beside=[beside(same_run, ("mxfp4_fp8", 64, 90.0, 100.0))])
+        self.assertIn(PEER_ROWS, made)
+        self.assertNotIn("Humming MXFP4 x fp8", made)
 
     def test_what_has_no_result_says_so(self):
         uncounted = [{key: value for key, value in r.items() if key != "n_launches"} for r in RESULTS]
         made = goals_table.block({**DOCUMENT, "results": uncounted})
         self.assertIn(NOT_SKEWED, made)
         self.assertIn("; the cold rate was not measured.", made)
-        for regime in ("T = 17 to 512", "launches", "memory", "load", "prompt, fp8 x fp8, T = 2048 and 8192", "4-bit x fp8, T = 64 to 512 and prompts",
-                       "fp16 activations", "gate and up of different formats", "iq2 and iq3, T = 1 and T = 8192",
+        for regime in ("T = 17 to 512", "launches", "memory", "load", "prompt, T = 2048 and 8192", "4-bit x fp8, T = 64 to 512 and prompts",
+                       "activations in E4M3, T = 17 to 8192", "fp16 activations", "gate and up of different formats", "iq2 and iq3, T = 1 and T = 8192",
                        "shapes: I, H and S off the grid of 64", "portable kernels on Hopper, T = 1 to 16"):
             self.assertRegex(made, rf"(?m)^\| {regime} \| .* \| .* \| not measured: .* \|$")
         self.assertEqual(made.count("not measured | - |\n"), len(goals_table.PEER_GOALS))
