@@ -2,7 +2,7 @@
 
 usage: readme_table.py <root of the repository> [--write]
 README.md gets libmoe next to the best peer; docs/performance.md the times over the floor, how much faster libmoe is than
-the best peer, and a table for each regime and list. The tables are of h100.json; peers ran on an H200, so that libmoe beside them is of peers.json
+the best peer, DeepGEMM in one run with libmoe, and a table for each regime and list. The tables are of h100.json; peers ran on an H200, so that libmoe beside them is of peers.json
 and h200.json. The other sources are outside.json and the results of the lists. With --write the blocks are written, without it a difference fails.
 """
 import json
@@ -14,12 +14,15 @@ sys.dont_write_bytecode = True
 import list_tables  # noqa: E402
 import marked_block  # noqa: E402
 import regimes  # noqa: E402
+from goals_table import same_run_ratios  # noqa: E402
 from peers_table import in_words  # noqa: E402
 
 PAGE = "docs/performance.md"
 END = "<!-- end of speeds -->\n"
 MARKS = ("<!-- speeds: written by bench/readme_table.py . --write -->\n", END)
 SUMMARY_MARKS = ("<!-- peer summary: written by bench/readme_table.py . --write -->\n", "<!-- end of peer summary -->\n")
+BESIDE_MARKS = ("<!-- beside DeepGEMM: written by bench/readme_table.py . --write -->\n", "<!-- end of beside DeepGEMM -->\n")
+BESIDE = "bench/results/peers-deepgemm-h200.json"
 MODELS = {
     "qwen3next": "Qwen3-Next",
     "qwen3-30b": "Qwen3-30B",
@@ -125,6 +128,24 @@ def summary_block(sources):
         yield f"| {words} | {' | '.join(gains(sources, form, t) for t in tokens)} |"
 
 
+def beside_block(sources):
+    """The numbers of tokens that every model of the file has, which has one format for each kind of activations."""
+    document = sources.read_if_there(BESIDE)
+    if document is None:
+        yield "Not measured: no result file."
+        return
+    models = list(dict.fromkeys(r["model"] for r in document["results"]))
+    yield (f"Time of libmoe over time of DeepGEMM. {document['device']['name']}, commit {document['commit']}, {document['date'][:10]}, from ids, even routing: "
+           f"[results](../{BESIDE}).")
+    yield ""
+    yield f"| activations | T | {' | '.join(MODELS.get(model, model) for model in models)} |"
+    yield "|--" * (2 + len(models)) + "|"
+    for (activations, n_tokens), ratios in same_run_ratios(document).items():
+        of_models = {case.split("/")[0]: ratio for case, ratio in ratios.items()}
+        if of_models.keys() == set(models):
+            yield f"| {activations} | {n_tokens} | {' | '.join(f'{of_models[model]:.2f}' for model in models)} |"
+
+
 def table(results):
     heads = [f"{name}, T = {TOKENS[0]}" if t == TOKENS[0] else str(t) for name in FORMATS.values() for t in TOKENS]
     lines = [f"| time / floor | {' | '.join(heads)} |", "|--" * (1 + len(heads)) + "|"]
@@ -182,7 +203,8 @@ def floor_block(sources):
 def main():
     root, is_written = pathlib.Path(sys.argv[1]), "--write" in sys.argv[2:]
     sources = Sources(root)
-    blocks = [("README.md", MARKS, peer_block(sources)), (PAGE, MARKS, floor_block(sources)), (PAGE, SUMMARY_MARKS, summary_block(sources))]
+    blocks = [("README.md", MARKS, peer_block(sources)), (PAGE, MARKS, floor_block(sources)), (PAGE, SUMMARY_MARKS, summary_block(sources)),
+              (PAGE, BESIDE_MARKS, beside_block(sources))]
     blocks += [(PAGE, regimes.marks(name), made(sources, MODELS)) for name, made in regimes.REGIMES.items()]
     blocks += [(PAGE, regimes.marks(name), list_tables.block(name, sources.read_if_there)) for name in list_tables.TABLES]
     for page, marks, lines in blocks:
