@@ -2,8 +2,9 @@
 
 usage: readme_table.py <root of the repository> [--write]
 README.md gets libmoe next to the best peer; docs/performance.md the times over the floor, how much faster libmoe is than
-the best peer, DeepGEMM in one run with libmoe, and a table for each regime and list. The tables are of h100.json; peers ran on an H200, so that libmoe beside them is of peers.json
-and h200.json. The other sources are outside.json and the results of the lists. With --write the blocks are written, without it a difference fails.
+the best peer, DeepGEMM in one run with libmoe, and a table for each regime and list. The tables are of h100.json; peers ran on an H200, so that
+libmoe beside them is of peers.json and h200.json. The other sources are peers-deepgemm-h200.json, outside.json and the results of the lists.
+With --write the blocks are written, without it a difference fails.
 """
 import json
 import pathlib
