@@ -84,7 +84,8 @@ std::vector<std::byte> quantized(const std::vector<float>& row, const Quantizati
     const int64_t padded = (columns + quantized_step - 1) / quantized_step * quantized_step;
     std::vector<std::byte> out(static_cast<size_t>(quantized_row_bytes(columns, how)));
     const auto x = [&](int64_t k) { return k < columns ? row[static_cast<size_t>(k)] : 0.0f; };
-    std::byte* integers = out.data() + padded / 16 * 8;
+    std::byte* const of_32 = out.data() + padded / 16 * 8;
+    std::byte* const integers = of_32 + padded / 16 * 4;
     const auto store_words = [&](int64_t k, int32_t code) {
         constexpr int64_t place_of_four[] = {0, 2, 1, 3};
         const int64_t place = k % 32 / 4 * 4 + place_of_four[k % 4];
@@ -99,6 +100,7 @@ std::vector<std::byte> quantized(const std::vector<float>& row, const Quantizati
         for (int64_t i = k; i < k + 32; ++i) most = std::max(most, std::fabs(x(i)));
         const float scale =
             std::max(most * (1.0f / (how.parts == 2 ? 32512.0f : 8323072.0f)), 0x1p-120f);
+        float sum_of_32 = 0;
         for (int64_t half = k; half < k + 32; half += 16) {
             int32_t sum = 0;
             for (int64_t i = half; i < half + 16; ++i) {
@@ -124,7 +126,11 @@ std::vector<std::byte> quantized(const std::vector<float>& row, const Quantizati
             }
             store(out.data() + half / 16 * 4, scale);
             store(out.data() + (padded + half) / 16 * 4, static_cast<float>(sum) * scale);
+            sum_of_32 += static_cast<float>(sum) * scale;
         }
+        std::byte* const of_group = of_32 + k / quantized_step * 64 + k % quantized_step / 32 * 4;
+        store(of_group, scale);
+        store(of_group + 32, sum_of_32);
     }
     return out;
 }

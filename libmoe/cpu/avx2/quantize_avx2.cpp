@@ -66,10 +66,10 @@ void store_words(const Bytes (&codes)[4], std::byte* out) {
     }
 }
 
-// 256 columns: scales, sums, and the parts in their natural order, the least significant first.
-// words: where they go, too, or null.
+// 256 columns: scales and sums, the same of 32 columns, and the parts in their natural order, the
+// least significant first. words: where they go, too, or null.
 template <int parts>
-void quantize_step(const float* row, int64_t columns, float* scales, float* sums,
+void quantize_step(const float* row, int64_t columns, float* scales, float* sums, float* of_32,
                    std::byte (&bytes)[parts][quantized_step], std::byte* words) {
     constexpr float largest = parts == 2 ? 32512.0f : 8323072.0f;
     for (int64_t k = 0; k < quantized_step; k += 32) {
@@ -81,6 +81,8 @@ void quantize_step(const float* row, int64_t columns, float* scales, float* sums
         scales[k / 16] = scales[k / 16 + 1] = scale;
         sums[k / 16] = sum_of(codes[0], codes[1]) * scale;
         sums[k / 16 + 1] = sum_of(codes[2], codes[3]) * scale;
+        of_32[k / 32] = scale;
+        of_32[k / 32 + 8] = sums[k / 16] + sums[k / 16 + 1];
         for (int part = 0; part < parts; ++part) {
             _mm256_storeu_si256(reinterpret_cast<__m256i*>(bytes[part] + k), low_bytes(codes));
             if (words && part == parts - 2) store_words(codes, words + 2 * k * (parts - 1));
@@ -101,12 +103,14 @@ void quantize(const float* row, int64_t columns, const Quantization& how, std::b
     const int64_t padded = (columns + quantized_step - 1) / quantized_step * quantized_step;
     auto* scales = reinterpret_cast<float*>(out);
     float* sums = scales + padded / 16;
-    auto* integers = reinterpret_cast<std::byte*>(sums + padded / 16);
+    float* of_32 = sums + padded / 16;
+    auto* integers = reinterpret_cast<std::byte*>(of_32 + padded / 16);
     std::byte* const words = how.has_words ? integers + offset_of_words(columns, how) : nullptr;
     std::byte bytes[parts][quantized_step];
     for (int64_t begin = 0; begin < padded; begin += quantized_step) {
         quantize_step<parts>(row + begin, columns - begin, scales + begin / 16, sums + begin / 16,
-                             bytes, words ? words + 2 * begin * (parts - 1) : nullptr);
+                             of_32 + begin / 16, bytes,
+                             words ? words + 2 * begin * (parts - 1) : nullptr);
         std::byte* to = integers + begin * parts;
         for (uint32_t order = 0; how.orders >> order; ++order) {
             if (!(how.orders >> order & 1)) continue;

@@ -86,7 +86,8 @@ void quantize(const float* row, int64_t columns, const Quantization& how, std::b
     const int64_t padded = (columns + quantized_step - 1) / quantized_step * quantized_step;
     auto* scales = reinterpret_cast<float*>(out);
     float* sums = scales + padded / 16;
-    auto* bytes = reinterpret_cast<std::byte*>(sums + padded / 16);
+    float* of_32 = sums + padded / 16;
+    auto* bytes = reinterpret_cast<std::byte*>(of_32 + padded / 16);
     const auto load = [&](int64_t at) {
         return at < columns ? _mm512_loadu_ps(row + at) : _mm512_setzero_ps();
     };
@@ -101,6 +102,9 @@ void quantize(const float* row, int64_t columns, const Quantization& how, std::b
                 if constexpr (parts > 1)
                     if (words) store_words<parts>(group.codes[i], i, words + 2 * k * (parts - 1));
             }
+            float* of_group = of_32 + begin / 16 + (k - begin) / 32;
+            of_group[0] = group.scale;
+            of_group[8] = sums[k / 16] + sums[k / 16 + 1];
         }
         std::byte* to = bytes + begin * parts;
         for (uint32_t order = 0; orders >> order; ++order) {

@@ -114,8 +114,9 @@ enum class ColumnOrder : uint8_t {
 
 // The form of quantized activation rows. Such a row is, for its columns rounded up to a multiple
 // of 256: scales [columns / 16], each 32 columns have theirs twice; the sums of 16 columns [columns
-// / 16], both float32 and in the natural order; and for each order, in that of the enum, bytes
-// [columns / 64, parts, 64], the most significant part first. What is beyond the row is zero.
+// / 16], both float32 and in the natural order; for each 256 columns the scales and then the sums
+// of 32 columns, eight of each; and for each order, in that of the enum, bytes [columns / 64,
+// parts, 64], the most significant part first. What is beyond the row is zero.
 struct Quantization {
     int32_t parts = 0;    // bytes of an integer; 0: no scales, sums and integers
     uint32_t orders = 0;  // bits, 1 << ColumnOrder
@@ -133,6 +134,10 @@ struct Quantization {
 // Words are signed numbers of 16 bits, [columns / 32, parts - 1, 32]: the two most significant
 // parts together, then the third one. Of each four columns they are 0, 2, 1 and 3.
 constexpr int64_t quantized_step = 256;
+// Float32 numbers of each kind before the integers of a row.
+constexpr int64_t numbers_of_row(int64_t columns) {
+    return (columns + quantized_step - 1) / quantized_step * 16;
+}
 // Bytes from the first integers of a row to its words.
 int64_t offset_of_words(int64_t columns, const Quantization& how);
 // Bytes from a row to its bfloat16.

@@ -522,7 +522,8 @@ int64_t offset_of_words(int64_t columns, const Quantization& how) {
 int64_t offset_of_bf16(int64_t columns, const Quantization& how) {
     if (!how.parts) return 0;
     const int64_t padded = padded_columns(columns);
-    const int64_t scales_and_sums = padded / 16 * 2 * static_cast<int64_t>(sizeof(float));
+    const int64_t scales_and_sums =
+        3 * numbers_of_row(columns) * static_cast<int64_t>(sizeof(float));
     const int64_t words = how.has_words ? padded * 2 * (how.parts - 1) : 0;
     return scales_and_sums + offset_of_words(columns, how) + words;
 }

@@ -40,9 +40,10 @@ Codes low_bytes(const Sums* codes) {
     return vcombine_s8(vmovn_s16(low), vmovn_s16(high));
 }
 
-// 256 columns: scales, sums, and the parts in their natural order, the least significant first.
+// 256 columns: scales and sums, the same of 32 columns, and the parts in their natural order, the
+// least significant first.
 template <int parts>
-void quantize_step(const float* row, int64_t columns, float* scales, float* sums,
+void quantize_step(const float* row, int64_t columns, float* scales, float* sums, float* of_32,
                    int8_t (&bytes)[parts][quantized_step]) {
     constexpr float largest = parts == 2 ? 32512.0f : 8323072.0f;
     for (int64_t k = 0; k < quantized_step; k += 32) {
@@ -54,6 +55,8 @@ void quantize_step(const float* row, int64_t columns, float* scales, float* sums
         scales[k / 16] = scales[k / 16 + 1] = scale;
         sums[k / 16] = sum_of(codes[0], codes[1], codes[2], codes[3]) * scale;
         sums[k / 16 + 1] = sum_of(codes[4], codes[5], codes[6], codes[7]) * scale;
+        of_32[k / 32] = scale;
+        of_32[k / 32 + 8] = sums[k / 16] + sums[k / 16 + 1];
         for (auto& part : bytes) {
             vst1q_s8(part + k, low_bytes(codes));
             vst1q_s8(part + k + 16, low_bytes(codes + 4));
@@ -76,11 +79,12 @@ void quantize(const float* row, int64_t columns, uint32_t orders, std::byte* out
     const int64_t padded = (columns + quantized_step - 1) / quantized_step * quantized_step;
     auto* scales = reinterpret_cast<float*>(out);
     float* sums = scales + padded / 16;
-    auto* integers = reinterpret_cast<int8_t*>(sums + padded / 16);
+    float* of_32 = sums + padded / 16;
+    auto* integers = reinterpret_cast<int8_t*>(of_32 + padded / 16);
     int8_t bytes[parts][quantized_step];
     for (int64_t begin = 0; begin < padded; begin += quantized_step) {
         quantize_step<parts>(row + begin, columns - begin, scales + begin / 16, sums + begin / 16,
-                             bytes);
+                             of_32 + begin / 16, bytes);
         int8_t* to = integers + begin * parts;
         for (uint32_t order = 0; orders >> order; ++order) {
             if (!(orders >> order & 1)) continue;
