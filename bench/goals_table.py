@@ -40,6 +40,9 @@ SAME_RUNS = (
     SameRun("bench/results/peers-humming-{}.json", "Humming",
             "Its two GEMMs of a layer alone, without activation, sum and align, beside\nlibmoe's whole call from ids. The goal is to be no slower.",
             ("T = 1 to 8192", "nvfp4, mxfp4, int4_g128, awq", "no slower than Humming's two GEMMs")),
+    SameRun("bench/results/peers-humming-given-{}.json", "Humming",
+            "The same, of the list fp8's cases with activations as given.",
+            ("T = 64 to 8192, qwen3-30b and mixtral", "nvfp4, mxfp4, awq", "no slower than Humming's two GEMMs")),
     SameRun(HUMMING_FP8, "Humming",
             "Weights of four bits, activations in E4M3, which Humming makes in its call: its two\nGEMMs alone, without activation, sum and align, beside "
             "libmoe's whole call from ids, whose kernels for E4M3 are\nforced. The goal is to be no slower.",
