@@ -192,21 +192,32 @@ TEST(Gemv, FamiliesOfArmAgreeToTheBit) {
 }
 
 // I8MM interleaves activation rows in a buffer of a fixed size.
+// Formats whose kernels take strips of rows in turns where the activations are long, 18 rows or
+// more.
+constexpr const char* long_formats[] = {"q8_0",   "q4_0", "q5_1", "mxfp4_gguf", "mxfp4", "nvfp4",
+                                        "iq4_xs", "q2_k", "q4_k", "q5_k",       "q6_k",  "iq2_xs"};
+
 TEST(Gemv, RowsMayBeLongerThanABufferOfTheirs) {
-    constexpr int64_t rows = 5, columns = 14336;
+    constexpr int64_t rows = 21;
     for (const Arithmetic arithmetic : families())
-        for (const int64_t n : {2, 4}) {
-            const FormatTraits& traits = test::format_named("q8_0");
+        for (const char* name : long_formats) {
+            const FormatTraits& traits = test::format_named(name);
+            const int64_t columns = traits.block_columns == 256 ? 14336 : 5152;
             const Weights weights(traits, rows, columns);
-            const Activations x(arithmetic, traits.format, MOE_TYPE_BF16, n, columns, 0);
-            EXPECT_LT(worst_error(project(arithmetic, weights, x, n), weights, x.x, n), 1e-4);
+            for (const moe_type type : {MOE_TYPE_BF16, MOE_TYPE_F32})
+                for (const int64_t n : {2, 4, 5}) {
+                    const Activations x(arithmetic, traits.format, type, n, columns, 0);
+                    EXPECT_LT(worst_error(project(arithmetic, weights, x, n), weights, x.x, n),
+                              1e-4)
+                        << name << ", " << n << " rows";
+                }
         }
 }
 
 // A row has the same bits alone and beside others, and features in any ranges.
 void check_company(Arithmetic arithmetic, const FormatTraits& traits, moe_type type, Way way,
-                   bool interleaved) {
-    constexpr int64_t columns = 512, n = 15;
+                   bool interleaved, int64_t columns = 512) {
+    constexpr int64_t n = 15;
     const int64_t rows = rows_of(traits.format, 70);
     Weights weights(traits, rows, columns);
     if (interleaved) weights.interleave();
@@ -230,6 +241,14 @@ TEST(Gemv, ResultsDoNotDependOnTheCompany) {
                     for (const bool interleaved : layouts_of(traits))
                         ASSERT_NO_FATAL_FAILURE(
                             check_company(arithmetic, traits, type, way, interleaved));
+}
+
+TEST(Gemv, LongRowsDoNotDependOnTheCompany) {
+    for (const Arithmetic arithmetic : families())
+        for (const char* name : long_formats)
+            for (const moe_type type : {MOE_TYPE_F32, MOE_TYPE_BF16})
+                ASSERT_NO_FATAL_FAILURE(check_company(arithmetic, test::format_named(name), type,
+                                                      Way::rows, false, 5120));
 }
 
 // Otherwise the tests of panels would be tests of rows.
