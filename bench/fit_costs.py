@@ -57,7 +57,7 @@ def fit(cases, family):
     x = np.array([terms(c, family) for c in cases])
     us = np.array([c["us"] for c in cases])
     start = np.full(len(FAMILIES[family]), 0.1)
-    found = least_squares(lambda c: np.log(x @ c / us), start, bounds=(1e-9, np.inf), loss="soft_l1", f_scale=0.1)
+    found = least_squares(lambda c: np.log(x @ c / us), start, bounds=(1e-9, np.inf))
     return found.x
 
 

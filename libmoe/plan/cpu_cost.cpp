@@ -172,7 +172,7 @@ CpuPrediction predict_chunk(const moe_plan& plan, const CpuRates& rates,
     sum.multiplying_us /= n_threads;
     const double rows = static_cast<double>(n_tokens) * layer.top_k;
     const double rows_us = rows * layer.expert_width() * rates.row_ns * 1e-3 / n_threads;
-    // What is read and what is computed at the same time: all but the larger, if they differ much.
+    // One goes on beside the other (cpu_cost.hpp).
     const double computing = sum.dequantizing_us + sum.multiplying_us;
     const double both =
         std::sqrt(std::hypot(sum.reading_us * sum.reading_us, computing * computing));

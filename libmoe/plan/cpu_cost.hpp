@@ -3,8 +3,8 @@
 // by it: which kernels take how many rows was measured by format.
 //
 // Each thread dequantizes and multiplies one matrix of an expert after the other, and the next
-// bytes arrive meanwhile, as far as prefetching goes: reading and computing together take the root
-// of the sum of their squares.
+// bytes arrive meanwhile, as far as prefetching goes: reading and computing together take the
+// fourth root of the sum of their fourth powers, which is the longer of two unequal ones.
 #pragma once
 
 #include <cstdint>
