@@ -191,12 +191,12 @@ TEST(Gemv, FamiliesOfArmAgreeToTheBit) {
                 }
 }
 
-// I8MM interleaves activation rows in a buffer of a fixed size.
-// Formats whose kernels take strips of rows in turns where the activations are long, 18 rows or
-// more.
+// Formats whose kernels take strips of weight rows in turns where four rows of activations have
+// more than eight steps of 256 columns.
 constexpr const char* long_formats[] = {"q8_0",   "q4_0", "q5_1", "mxfp4_gguf", "mxfp4", "nvfp4",
                                         "iq4_xs", "q2_k", "q4_k", "q5_k",       "q6_k",  "iq2_xs"};
 
+// I8MM interleaves activation rows in a buffer of a fixed size.
 TEST(Gemv, RowsMayBeLongerThanABufferOfTheirs) {
     constexpr int64_t rows = 21;
     for (const Arithmetic arithmetic : families())
