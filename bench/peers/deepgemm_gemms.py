@@ -5,8 +5,8 @@ just before (torch_peer.py):
     moe-bench --list fp8 --json FILE
     python3 bench/peers/deepgemm_gemms.py FILE --json bench/results/peers-deepgemm-h200.json
 
-Every case in bfloat16, and in FP8 with activations in E4M3, is timed: more than 512 tokens in the contiguous layout, in which each expert's rows
-are padded to DeepGEMM's alignment, fewer in the masked one. Rows are sorted, and scales are in the form that the kernels read, before the time
+Every case in bfloat16, and in FP8 with activations in E4M3, is timed: up to 512 tokens in the masked layout, more in the contiguous one, in which
+each expert's rows are padded to DeepGEMM's alignment. Rows are sorted, and scales are in the form that the kernels read, before the time
 begins; no activation, no sum."""
 
 import sys
