@@ -34,7 +34,7 @@ MODELS = {
 FORMATS = {"bf16": "bf16", "nvfp4": "NVFP4"}
 TOKENS = (1, 32, 512, 8192)
 MOST = 5.0  # times the floor; what takes longer is named
-PEER_TOKENS, PROMPT = (1, 16), 8192  # in README.md: from peers.json, and from outside.json
+PEER_TOKENS, PROMPT = (1, 16), 8192  # in README.md: from peers.json, and from peers-deepgemm-h200.json or outside.json
 SUMMARY_FORMATS = {**FORMATS, "mxfp4": "MXFP4", "q4_k": "q4_k"}
 SUMMARY_TOKENS = (1, 2, 8, 16)
 
@@ -52,8 +52,17 @@ class Sources:
         found = self.root / path
         return json.loads(found.read_text()) if found.exists() else None
 
+    def beside_deepgemm(self, model, form):
+        """us of libmoe and of DeepGEMM for a prompt, in one run; None where they are not there."""
+        document = self.read_if_there(BESIDE) or {"results": []}
+        found = {r["peer"]: r["us"] for r in document["results"] if key(r) == (model, form, PROMPT)}
+        theirs = [us for peer, us in found.items() if peer != "libmoe"]
+        return (found["libmoe"], *theirs) if len(found) == 2 else None
+
     def pair(self, model, form, n_tokens):
         """(us of libmoe, us of the best peer, its name) of a layer's experts from ids, or None."""
+        if n_tokens == PROMPT and (one_run := self.beside_deepgemm(model, form)):
+            return (*one_run, "DeepGEMM GEMMs")
         if n_tokens == PROMPT:
             ours = self.beside_peers.get(f"{model}/{form}/ids/T{n_tokens}/uniform")
             others, mine = self.outside["results"], ours["us"] if ours else None
@@ -105,8 +114,9 @@ def peer_block(sources):
                 yield f"| {name}, {words} | {' | '.join(cells)} |"
     yield ""
     yield textwrap.fill(
-        "T = 1 and 16 are from [peers.json](bench/results/peers.json), T = 8192 of libmoe from [h200.json](bench/results/h200.json). The peers ran in runs "
-        "of their own on the same kind of card; those of T = 8192 left no result file and are noted in [outside.json](bench/outside.json). "
+        "T = 1 and 16 are from [peers.json](bench/results/peers.json), T = 8192 beside DeepGEMM from one run ([peers-deepgemm-h200.json](bench/results/peers-deepgemm-h200.json)), "
+        "else of libmoe from [h200.json](bench/results/h200.json). The other peers ran in runs of their own on the same kind of card; those of T = 8192 left no result "
+        "file and are noted in [outside.json](bench/outside.json). "
         "\"GEMMs\" means that the peer timed its two GEMMs alone; libmoe times everything from ids to the sum. vLLM's align is not counted.", 140, break_on_hyphens=False, break_long_words=False)
 
 

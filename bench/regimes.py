@@ -50,16 +50,15 @@ def middle(sources, models):
     return table(sources, models, (32, 512), "Microseconds, and time over floor.", us_and_floor)
 
 
-def peer_rates(sources, models, peer):
-    """TFLOP/s of a peer that has no result file: the arithmetic of libmoe's case over the peer's time."""
-    found = {(r["model"], r["n_tokens"]): r["us"] for r in sources.outside["results"] if r["peer"] == peer}
-    cases = [(sources.cases.get(f"{model}/bf16/ids/T8192/uniform"), found.get((model, 8192))) for model in models]
-    return [f"{case['flops'] / us / 1e6:.0f}" if case and us else "-" for case, us in cases]
+def deepgemm_rates(sources, models):
+    """TFLOP/s on an H200: the arithmetic of libmoe's case over DeepGEMM's time."""
+    cases = [(sources.cases.get(f"{model}/bf16/ids/T8192/uniform"), sources.beside_deepgemm(model, "bf16")) for model in models]
+    return [f"{case['flops'] / pair[1] / 1e6:.0f}" if case and pair else "-" for case, pair in cases]
 
 
 def prompt(sources, models):
     yield from table(sources, models, (8192,), "TFLOP/s.", tflops)
-    yield f"| DeepGEMM bf16, two GEMMs alone, another run, on an H200 | {' | '.join(peer_rates(sources, models, 'DeepGEMM bf16'))} |"
+    yield f"| DeepGEMM bf16, two GEMMs alone, another run, on an H200 | {' | '.join(deepgemm_rates(sources, models))} |"
     yield ""
     hot, cold = sources.main["dense_tflops"], sources.outside["dense_cold_tflops"]
     yield (f"A dense bfloat16 GEMM of cuBLASLt reached {hot:.0f} TFLOP/s in the same run, at the power limit. On a card that was idle before it reached "
