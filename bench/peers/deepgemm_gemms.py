@@ -11,7 +11,7 @@ begins; no activation, no sum."""
 
 import sys
 
-from torch_peer import N_SETS, QUANTIZED, arguments, even_ids, measure, replayed_us, version_of
+from torch_peer import QUANTIZED, arguments, even_ids, measure, replayed_us, version_of
 
 FP8 = "fp8_128x128" + QUANTIZED
 MOST_MASKED = 512  # tokens
@@ -94,12 +94,9 @@ def main():
     import deep_gemm.utils.layout
     import torch
 
-    def make_sets(form, shape):
-        hidden, intermediate, n_experts, _ = shape
-        return [[make_weights(torch, form, n_experts, *size) for _ in range(N_SETS)] for size in ((2 * intermediate, hidden), (hidden, intermediate))]
-
     peer = {"name": "DeepGEMM, GEMMs only", "version": version, "note": "two grouped GEMMs of sorted rows, masked up to 512 tokens: no quantization, activation or sum"}
-    return measure(args, peer, ("bf16", FP8), make_sets, lambda *case: time_case(torch, deep_gemm, *case))
+    return measure(args, peer, ("bf16", FP8), lambda *matrices: make_weights(torch, *matrices),
+                   lambda *case: time_case(torch, deep_gemm, *case))
 
 
 if __name__ == "__main__":

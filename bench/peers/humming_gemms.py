@@ -10,7 +10,7 @@ sum. Where libmoe's activations are E4M3, so are Humming's, which quantizes its 
 
 import sys
 
-from torch_peer import N_SETS, QUANTIZED, arguments, even_ids, measure, replayed_us, version_of
+from torch_peer import QUANTIZED, arguments, even_ids, measure, replayed_us, version_of
 
 FORMATS = {
     "nvfp4": {"dtype": "float4e2m1", "scale_dtype": "float8e4m3", "group_size": 16, "scale_2_type": "tensor"},
@@ -102,13 +102,9 @@ def main():
         return 0
     import torch
 
-    def make_sets(form, shape):
-        hidden, intermediate, n_experts, _ = shape
-        sizes = ((2 * intermediate, hidden), (hidden, intermediate))
-        return [[make_layer(torch, form, n_experts, *size) for _ in range(N_SETS)] for size in sizes]
-
     peer = {"name": "Humming, GEMMs only", "version": version, "note": "two indexed GEMMs by its own heuristics: no activation, sum or align"}
-    return measure(args, peer, [*FORMATS, *(form + QUANTIZED for form in FORMATS)], make_sets,
+    return measure(args, peer, [*FORMATS, *(form + QUANTIZED for form in FORMATS)],
+                   lambda *matrices: make_layer(torch, *matrices),
                    lambda sets, form, shape, n_tokens: time_case(torch, sets, shape, n_tokens))
 
 

@@ -62,10 +62,17 @@ def is_wanted(one):
     return one["mode"] == "ids" and not one["zipf"] and (not one["kernels"] or "activation_quantization" in one)
 
 
-def measure(args, peer, formats, make_sets, time_case):
+def make_sets(make_matrices, form, shape):
+    """The N_SETS of the first matrices of a layer, and those of the second ones."""
+    hidden, intermediate, n_experts, _ = shape
+    sizes = ((2 * intermediate, hidden), (hidden, intermediate))
+    return [[make_matrices(form, n_experts, *size) for _ in range(N_SETS)] for size in sizes]
+
+
+def measure(args, peer, formats, make_matrices, time_case):
     """peer: name, version and note of its results. formats: those with activations as given, and, with QUANTIZED behind the name, those with
-    activations in E4M3. make_sets(format, shape) returns the weights, time_case(sets, format, shape, n_tokens) microseconds; shape is hidden,
-    intermediate, experts, top_k. Returns the exit status."""
+    activations in E4M3. make_matrices(format, experts, rows, columns) returns random weights, time_case(sets, format, shape, n_tokens)
+    microseconds; shape is hidden, intermediate, experts, top_k. Returns the exit status."""
     runs = []
     for path in args.measured:
         with open(path) as file:
@@ -85,7 +92,7 @@ def measure(args, peer, formats, make_sets, time_case):
         try:
             if made_for != (form, shape):
                 made_for = made = None
-                made = make_sets(form, shape)
+                made = make_sets(make_matrices, form, shape)
                 made_for = form, shape
             us = time_case(made, form, shape, one["n_tokens"])
         except Exception as error:  # another library's: whatever it throws is a case that was not measured
