@@ -2,12 +2,14 @@
 
     PACKAGES=folder PLUGIN=libggml-libmoe.so python3 bench/llama_cpp.py [--model qwen3-30b] [--layers 4] [--threads 2] [--rounds 5]
         [--version 3.22.1] [--read] [--polling 50,0,none] [--json FILE [--commit HASH]]    which gets one run more
+        [--gpu [--no-op-offload] --libraries FOLDER]    of a build with CUDA: all but the experts on the GPU, as with --cpu-moe
 
 The model is written to a temporary folder: random weights that repeat after eight experts, a vocabulary of 288. qwen3-30b has
 Qwen3-30B-A3B's sizes and Q4_K_M's types (down is Q6_K in every other layer), gpt-oss-20b has experts in MXFP4, the rest in
 Q8_0. Each side is a process of its own that waits while the other one works, and a second longer, until its threads have
 stopped spinning. Polling N is a thread pool of ggml's with that polling, as llama.cpp's programs attach it (they: 50); "none"
-is what libllama does without one."""
+is what libllama does without one. Beside a GPU stock llama.cpp copies the experts of long batches there, unless the option
+--no-op-offload, which llama.cpp's programs have too, forbids it."""
 import argparse
 import ctypes
 import json
@@ -86,12 +88,12 @@ def processor():
         return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
 
 
-def serve(folder, path, n_threads, polling, use_mmap):
+def serve(folder, path, n_threads, polling, use_mmap, is_on_gpu, op_offload):
     """A child: reads "prompt" and "decode" from standard input, answers seconds."""
     library = libllama.Llama(folder)
     assert ("LIBMOE" in library.devices()) == ("GGML_BACKEND_PATH" in os.environ), "the plug-in was not loaded"
-    model = libllama.Model(library, path, use_mmap)
-    context = libllama.Context(model, 1, PROMPT + DECODE, n_threads, is_exact=False)
+    model = libllama.Model(library, path, use_mmap, is_on_gpu)
+    context = libllama.Context(model, 1, PROMPT + DECODE, n_threads, is_exact=False, op_offload=op_offload)
     if polling != "none":
         context.attach_pool(n_threads, int(polling))
     memory = library.llama
@@ -128,9 +130,9 @@ class Child:
         self.process.wait()
 
 
-def measure(folder, path, n_threads, polling, rounds, use_mmap):
+def measure(folder, path, n_threads, polling, rounds, *flags):
     """Median tokens per second, and the median ratio of neighbours, of prompt and decode."""
-    sides = {side: Child(side == "libmoe", folder, path, n_threads, polling, int(use_mmap)) for side in ("stock", "libmoe")}
+    sides = {side: Child(side == "libmoe", folder, path, n_threads, polling, *map(int, flags)) for side in ("stock", "libmoe")}
     seconds = {(side, what): [] for side in sides for what in ("prompt", "decode")}
     for i in range(rounds + 1):
         for side in sorted(sides, reverse=i % 2):
@@ -157,24 +159,33 @@ def main():
     parser.add_argument("--version", default=list(packages.VERSIONS)[-1])
     parser.add_argument("--read", action="store_true", help="read the file instead of mapping it")
     parser.add_argument("--polling", default="50,0,none")
+    parser.add_argument("--libraries", help="a folder of llama.cpp's shared libraries, instead of the package's")
+    parser.add_argument("--gpu", action="store_true", help="all but the experts on the GPU")
+    parser.add_argument("--no-op-offload", action="store_true", help="with --gpu: experts of long batches are not copied there")
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--commit", default="")
     options = parser.parse_args()
-    folder = packages.libraries(os.environ["PACKAGES"], options.version)
+    folder = options.libraries or packages.libraries(os.environ["PACKAGES"], options.version)
     with tempfile.TemporaryDirectory() as temporary:
         path = f"{temporary}/model.gguf"
         library = libllama.Llama(folder)
+        gpu = library.gpu() if options.gpu else None
+        if options.gpu and not gpu:
+            sys.exit(f"{folder}: no GPU that ggml can use")
         write_model(path, library, options.model, options.layers)
         print(f"{processor()}, ggml {library.version}, {options.model}, {options.layers} layers, {options.threads} threads, "
               f"{os.path.getsize(path) / 1e9:.2f} GB", flush=True)
         results = []
         for polling in options.polling.split(","):
-            results.append(measure(folder, path, options.threads, polling, options.rounds, not options.read))
+            results.append(measure(folder, path, options.threads, polling, options.rounds, not options.read, options.gpu,
+                                   not options.no_op_offload))
             print(json.dumps(results[-1]), flush=True)
     if options.json:
         run = {"commit": options.commit, "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "processor": processor(),
                "n_processors": os.cpu_count(), "ggml": library.version, "package": options.version, "model": options.model,
                "layers": options.layers, "threads": options.threads, "rounds": options.rounds, "results": results}
+        if gpu:
+            run |= {"gpu": gpu, "op_offload": not options.no_op_offload}
         document = json.loads(options.json.read_text()) if options.json.exists() else {"schema": SCHEMA, "runs": []}
         document["runs"].append(run)
         options.json.write_text(json.dumps(document, indent=1) + "\n")
@@ -182,6 +193,6 @@ def main():
 
 if __name__ == "__main__":
     if "--serve" in sys.argv:
-        serve(sys.argv[2], sys.argv[3], int(sys.argv[4]), sys.argv[5], sys.argv[6] == "1")
+        serve(sys.argv[2], sys.argv[3], int(sys.argv[4]), sys.argv[5], *(flag == "1" for flag in sys.argv[6:9]))
     else:
         main()

@@ -17,7 +17,8 @@ HEAD = ("| model, layers, threads | polling | prompt of 512: stock, libmoe | rat
 
 
 def row(run, result):
-    cells = [f"{run['model']}, {run['layers']}, {run['threads']}", result["polling"]]
+    options = "" if run.get("op_offload", True) else ", --no-op-offload"
+    cells = [f"{run['model']}, {run['layers']}, {run['threads']}{options}", result["polling"]]
     for part in ("prompt", "decode"):
         cells += [f"{result[f'stock {part}']:.0f}, {result[f'libmoe {part}']:.0f}", f"{result[f'ratio {part}']:.2f}"]
     return "| " + " | ".join(cells) + " |"
@@ -27,10 +28,12 @@ def section(path):
     document = json.loads(path.read_text())
     assert document["schema"] == "libmoe.bench-llama-cpp.1", path
     runs = document["runs"]
-    machines = {(r["processor"], r["n_processors"], r["commit"], r["date"][:10], r["ggml"]) for r in runs}
+    machines = {(r["processor"], r["n_processors"], r["commit"], r["date"][:10], r["ggml"], r.get("gpu"))
+                for r in runs}
     assert len(machines) == 1, f"{path}: runs of several machines, commits or days"
-    processor, n, commit, date, ggml = machines.pop()
-    title = f"{processor}, {n} cores, commit {commit}, {date}, ggml {ggml}: [results](../bench/results/{path.name})."
+    processor, n, commit, date, ggml, gpu = machines.pop()
+    beside = f", all but the experts on one {gpu}" if gpu else ""
+    title = f"{processor}, {n} cores{beside}, commit {commit}, {date}, ggml {ggml}: [results](../bench/results/{path.name})."
     return "\n".join([title, "", HEAD, *(row(run, result) for run in runs for result in run["results"])]) + "\n"
 
 

@@ -19,10 +19,15 @@ _CONTEXT = {
     (0, 15): {"n_threads": 24, "flash_attn_type": 48, "cb_eval": 88, "type_k": 104, "abort_callback": 112},
     (0, 19): {"n_threads": 28, "flash_attn_type": 52, "cb_eval": 88, "type_k": 104, "abort_callback": 112},
 }
+# Behind abort_callback and its data come flags.
+_OP_OFFLOAD = 16 + 3
 # In llama_model_params: a flag, then a number that is 0 for reading and 1 for mapping.
 _USE_MMAP = {(0, 9): (65, ctypes.c_bool), (0, 19): (24, ctypes.c_int32)}
+_BUFFERS_BY_NAME, _N_GPU_LAYERS = 8, 16  # in all of them
+# What --cpu-moe keeps from a GPU.
+_EXPERTS = rb"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
 
-_TYPE_F32 = 0
+_TYPE_F32, _DEVICE_TYPE_GPU = 0, 1
 _FLASH_ATTENTION_OFF = 0
 
 
@@ -31,6 +36,10 @@ class _Params(ctypes.Structure):
 
     def set(self, offset, ctype, value):
         ctype.from_buffer(self, offset).value = value
+
+
+class _BufferByName(ctypes.Structure):
+    _fields_ = [("pattern", ctypes.c_char_p), ("buffer_type", ctypes.c_void_p)]
 
 
 class _Batch(ctypes.Structure):
@@ -90,13 +99,27 @@ class Llama:
             found[self.base.ggml_backend_dev_name(device).decode()] = self.base.ggml_backend_dev_type(device)
         return found
 
+    def gpu(self):
+        """What the first GPU calls itself, or None."""
+        self.ggml.ggml_backend_dev_by_type.restype = ctypes.c_void_p
+        self.base.ggml_backend_dev_description.restype = ctypes.c_char_p
+        device = ctypes.c_void_p(self.ggml.ggml_backend_dev_by_type(_DEVICE_TYPE_GPU))
+        return self.base.ggml_backend_dev_description(device).decode() if device else None
+
 
 class Model:
-    def __init__(self, library, path, use_mmap=True):
+    """is_on_gpu: all layers on the GPUs that the libraries can use, but for their experts."""
+
+    def __init__(self, library, path, use_mmap=True, is_on_gpu=False):
         self.library = library
         params = library.llama.llama_model_default_params()
         offset, ctype = _of_version(_USE_MMAP, library.version_numbers)
         params.set(offset, ctype, use_mmap)
+        if is_on_gpu:
+            library.base.ggml_backend_cpu_buffer_type.restype = ctypes.c_void_p
+            buffers = (_BufferByName * 2)((_EXPERTS, library.base.ggml_backend_cpu_buffer_type()))
+            params.set(_BUFFERS_BY_NAME, ctypes.c_void_p, ctypes.addressof(buffers))
+            params.set(_N_GPU_LAYERS, ctypes.c_int32, 999)
         self.handle = ctypes.c_void_p(library.llama.llama_model_load_from_file(path.encode(), params))
         if not self.handle:
             raise RuntimeError("".join(library.log[-20:]))
@@ -111,7 +134,7 @@ class Context:
     """Without flash attention, with keys and values in float32, for sequences that do not see each other."""
 
     def __init__(self, model, n_sequences=1, n_tokens=256, n_threads=1, is_exact=True, on_value=None, on_abort=None,
-                 n_batch=512):
+                 n_batch=512, op_offload=True):
         self.model, self.library = model, model.library
         params = self.library.llama.llama_context_default_params()
         offsets = _of_version(_CONTEXT, self.library.version_numbers)
@@ -123,6 +146,7 @@ class Context:
             params.set(offsets["flash_attn_type"], ctypes.c_int32, _FLASH_ATTENTION_OFF)
             params.set(offsets["type_k"], ctypes.c_int32, _TYPE_F32)
             params.set(offsets["type_k"] + 4, ctypes.c_int32, _TYPE_F32)
+        params.set(offsets["abort_callback"] + _OP_OFFLOAD, ctypes.c_bool, op_offload)
         self._callbacks = []
         if on_value:
             self._set_callback(params, offsets["cb_eval"], _EVAL(self._watch(on_value)))
