@@ -291,7 +291,7 @@ void add_quantization(const moe_plan& plan, moe_stage stage, std::initializer_li
             all = {std::max(all.parts, one.parts),         all.orders | one.orders,
                    all.has_bf16 || one.has_bf16,           all.has_words || one.has_words,
                    all.has_bf16_pair || one.has_bf16_pair, all.rounds_to_bf16 || one.rounds_to_bf16,
-                   all.bf16_for_all || one.bf16_for_all};
+                   all.bf16_for_all || one.bf16_for_all,   all.has_low_sums || one.has_low_sums};
         });
     }
 }

@@ -101,11 +101,13 @@ std::vector<std::byte> quantized(const std::vector<float>& row, const Quantizati
         const float scale =
             std::max(most * (1.0f / (how.parts == 2 ? 32512.0f : 8323072.0f)), 0x1p-120f);
         float sum_of_32 = 0;
+        int32_t sum_of_lows = 0;
         for (int64_t half = k; half < k + 32; half += 16) {
             int32_t sum = 0;
             for (int64_t i = half; i < half + 16; ++i) {
                 const auto code = static_cast<int32_t>(std::nearbyint(x(i) * (1.0f / scale)));
                 sum += code;
+                sum_of_lows += static_cast<int8_t>(code);
                 if (how.has_words) store_words(i, code);
                 int64_t begin = 0;  // of the order
                 for (int order = 0; how.orders >> order; ++order) {
@@ -131,6 +133,9 @@ std::vector<std::byte> quantized(const std::vector<float>& row, const Quantizati
         std::byte* const of_group = of_32 + k / quantized_step * 64 + k % quantized_step / 32 * 4;
         store(of_group, scale);
         store(of_group + 32, sum_of_32);
+        if (how.has_low_sums)
+            store(out.data() + offset_of_low_sums(columns, how) + k / 32 * 4,
+                  static_cast<float>(sum_of_lows) * scale);
     }
     return out;
 }
@@ -145,7 +150,9 @@ TEST(Gemv, EveryFamilyQuantizesToTheSameBytes) {
                     for (int64_t k = 0; k < std::min<int64_t>(columns, 32); ++k)
                         row[static_cast<size_t>(k)] *= k % 16 == 3 ? 100.0f : 1e-30f;
                     const bool has_words = columns % 32 != 0 && !is_of_arm(arithmetic);
-                    const Quantization how{parts, orders, false, has_words};
+                    Quantization how{parts, orders, false, has_words};
+                    how.has_low_sums = parts == 2 && columns % 48 == 0 &&
+                                       gemv_family(arithmetic)->kernels(GemvFormat::kbit4, parts);
                     std::vector<std::byte> got(
                         static_cast<size_t>(quantized_row_bytes(columns, how)), std::byte{0x5A});
                     gemv_family(arithmetic)->quantize(row.data(), columns, how, got.data());

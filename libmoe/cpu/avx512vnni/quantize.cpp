@@ -39,6 +39,14 @@ template <int parts>
 struct Step {
     alignas(64) std::byte bytes[parts][quantized_step];
 
+    // Sum of the least significant parts of 32 columns from `column` on.
+    MOE_INLINE float low_sum(int64_t column) const {
+        const __m256i ones = _mm256_set1_epi8(1);
+        const auto low = _mm256_load_si256(reinterpret_cast<const __m256i*>(bytes[0] + column));
+        const __m256i sums = _mm256_dpbusd_epi32(_mm256_setzero_si256(), ones, low);
+        return static_cast<float>(
+            _mm512_reduce_add_epi32(_mm512_zextsi256_si512(sums)));
+    }
     // 16 columns from `column` on. Returns the sum of their integers.
     MOE_INLINE float store(Bytes codes, int64_t column) {
         const auto sum = static_cast<float>(_mm512_reduce_add_epi32(codes));
@@ -92,6 +100,7 @@ void quantize(const float* row, int64_t columns, const Quantization& how, std::b
         return at < columns ? _mm512_loadu_ps(row + at) : _mm512_setzero_ps();
     };
     std::byte* const words = how.has_words ? bytes + offset_of_words(columns, how) : nullptr;
+    auto* const low_sums = reinterpret_cast<float*>(out + offset_of_low_sums(columns, how));
     Step<parts> step;
     for (int64_t begin = 0; begin < padded; begin += quantized_step) {
         for (int64_t k = begin; k < begin + quantized_step; k += 32) {
@@ -105,6 +114,8 @@ void quantize(const float* row, int64_t columns, const Quantization& how, std::b
             float* of_group = of_32 + begin / 16 + (k - begin) / 32;
             of_group[0] = group.scale;
             of_group[8] = sums[k / 16] + sums[k / 16 + 1];
+            if constexpr (parts == 2)
+                if (how.has_low_sums) low_sums[k / 32] = step.low_sum(k - begin) * group.scale;
         }
         std::byte* to = bytes + begin * parts;
         for (uint32_t order = 0; orders >> order; ++order) {
@@ -113,6 +124,7 @@ void quantize(const float* row, int64_t columns, const Quantization& how, std::b
             to += padded * parts;
         }
     }
+    for (int64_t i = padded / 32; how.has_low_sums && i % 16; ++i) low_sums[i] = 0;
 }
 
 // To nearest, ties to even; NaN stays NaN.

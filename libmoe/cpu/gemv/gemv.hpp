@@ -130,6 +130,9 @@ struct Quantization {
     bool rounds_to_bf16 = false;
     // Gemm kernels of AMX take it for all weights that they round, not only for those of bfloat16.
     bool bf16_for_all = false;
+    // Last come the sums of 32 columns of the low parts alone, [columns / 32] in float32 under
+    // their scales; parts is 2. Only kernels of AVX-512 take them.
+    bool has_low_sums = false;
 };
 // Words are signed numbers of 16 bits, [columns / 32, parts - 1, 32]: the two most significant
 // parts together, then the third one. Of each four columns they are 0, 2, 1 and 3.
@@ -140,8 +143,9 @@ constexpr int64_t numbers_of_row(int64_t columns) {
 }
 // Bytes from the first integers of a row to its words.
 int64_t offset_of_words(int64_t columns, const Quantization& how);
-// Bytes from a row to its bfloat16.
+// Bytes from a row to its bfloat16, and to the sums of its low parts.
 int64_t offset_of_bf16(int64_t columns, const Quantization& how);
+int64_t offset_of_low_sums(int64_t columns, const Quantization& how);
 
 // column[o][i] is the column in place i of 256 in order o, and place[o][k] the place of column k.
 struct ColumnOrders {
@@ -175,6 +179,7 @@ struct GemvWeights {
     int64_t x_bf16;          // bytes from a quantized row to its bfloat16
     int64_t x_bf16_low;      // the same to what that rounded off
     int64_t x_words;         // bytes from the integers of a quantized row to its words
+    int64_t x_low_sums;      // bytes from a quantized row to the sums of its low parts
     const uint8_t* places;   // of columns in its order (ColumnOrders)
     const uint8_t* ordered;  // the columns in its order
 

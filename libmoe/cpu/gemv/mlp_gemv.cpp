@@ -69,6 +69,7 @@ class GemvMatrix {
         weights_.x_bf16 = offset_of_bf16(matrix.columns, rows);
         weights_.x_bf16_low = weights_.x_bf16 + 2 * padded_columns(matrix.columns);
         weights_.x_words = offset_of_words(matrix.columns, rows);
+        weights_.x_low_sums = offset_of_low_sums(matrix.columns, rows);
         // Those read x as it is, and scales where they lie.
         if (input.in_panels && !matrix.pre_quant_scale && !matrix.nested_scales)
             gemm_ = gemm_kernels(family, format_, rows);
@@ -178,10 +179,12 @@ class GemvMatrix {
     // W x = W' (x * scale): row by row of x, which is multiplied and quantized again.
     void multiply_scaled(const InputRows<float>& rows, const Tile& tile, float* scratch,
                          float* out) const {
-        const Quantization how{rows.quantization.parts, bit_of(order_of(format_))};
+        Quantization how{rows.quantization.parts, bit_of(order_of(format_))};
+        how.has_low_sums = rows.quantization.has_low_sums;
         auto* integers = reinterpret_cast<std::byte*>(scratch + matrix_.columns);
         GemvWeights weights = weights_;
         weights.x_offset = 0;
+        weights.x_low_sums = offset_of_low_sums(matrix_.columns, how);
         for (int64_t i = 0; i < tile.n; ++i) {
             const float* row = rows.row(tile.row + i);
             for (int64_t k = 0; k < matrix_.columns; ++k)

@@ -386,6 +386,11 @@ int64_t padded_columns(int64_t columns) {
     return (columns + quantized_step - 1) / quantized_step * quantized_step;
 }
 
+// Of these AVX-512 looks up integers of two bytes.
+bool has_integer_codebook(GemvFormat format) {
+    return format >= GemvFormat::kbit2 && format <= GemvFormat::kbit5;
+}
+
 GemvFormat gemv_format_of(const moe_format& format, bool interleaved) {
     if (!find_format(format)) return GemvFormat::none;
     const GemvFormat found = known_format(format);
@@ -397,6 +402,7 @@ Quantization quantization_for(const GemvFamily& family, GemvFormat format, const
     const bool has_int8 = family.kernels(GemvFormat::q8_0, 1);
     const int32_t parts = use.to_int8 && has_int8 ? 1 : use.type == MOE_TYPE_F32 ? 3 : 2;
     if (family.kernels(format, parts)) how = {parts, bit_of(order_of(format))};
+    how.has_low_sums = how.parts == 2 && has_integer_codebook(format);
     if (family.of_bf16 && family.of_bf16(format, false) && use.has_avx512bf16) {
         how.has_bf16 = use.type == MOE_TYPE_BF16;
         how.has_bf16_pair =
@@ -405,7 +411,7 @@ Quantization quantization_for(const GemvFamily& family, GemvFormat format, const
     if (!use.for_panels) return how;
     // Panels may take integers where the gemv takes float32 rows.
     if (gemm_kernels(family, format, {parts, 0, false, true}).rows == RowForm::words)
-        return {parts, how.orders, false, true};
+        return {parts, how.orders, false, true, false, false, false, how.has_low_sums};
     const auto form = [&](bool has_bf16, bool for_all) {
         return gemm_kernels(family, format,
                             {how.parts, how.orders, has_bf16, false, false, false, for_all})
@@ -511,6 +517,12 @@ int64_t copy_nested_scales(const Matrix& matrix, int64_t row, float* out) {
 }
 
 int64_t quantized_row_bytes(int64_t columns, const Quantization& how) {
+    // Rows begin at lines of the cache.
+    const int64_t low_sums = (padded_columns(columns) / 32 * 4 + 63) / 64 * 64;
+    return offset_of_low_sums(columns, how) + (how.has_low_sums ? low_sums : 0);
+}
+
+int64_t offset_of_low_sums(int64_t columns, const Quantization& how) {
     const int64_t bf16_rows = how.has_bf16_pair ? 2 : how.has_bf16 ? 1 : 0;
     return offset_of_bf16(columns, how) + bf16_rows * 2 * padded_columns(columns);
 }

@@ -38,6 +38,8 @@ bool describe_gemv_weights(const Matrix& matrix, GemvFormat format, GemvWeights&
 
 // The order in which the gemv kernels of a format take columns.
 ColumnOrder order_of(GemvFormat format);
+// Does a kernel of integer activations take the sums of their low parts?
+bool has_integer_codebook(GemvFormat format);
 constexpr uint32_t bit_of(ColumnOrder order) {
     return 1u << static_cast<int>(order);
 }
