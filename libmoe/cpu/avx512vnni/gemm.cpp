@@ -34,50 +34,71 @@ MOE_INLINE Bytes broadcast_4(const std::byte* p) {
     return _mm512_set1_epi32(load_number<int32_t>(p));
 }
 
-// The products of n vectors of codes, four columns each, with one part of the activations.
-template <int n>
-MOE_INLINE Bytes dot_broadcast(Bytes sum, const Bytes (&codes)[n], const std::byte* x) {
-    MOE_UNROLL for (int j = 0; j < n; ++j) sum =
-        _mm512_dpbusd_epi32(sum, codes[j], broadcast_4(x + 4 * j));
-    return sum;
+// Adds the products of n_codes vectors of codes, four columns each, with a part of n activation
+// rows. The sums of the rows take turns, since each product waits for the one before it in its sum.
+template <int n_codes, int n>
+MOE_INLINE void add_products(const std::byte* codes, const QuantizedRow* rows, int64_t at,
+                             Bytes (&sum)[n]) {
+    MOE_UNROLL for (int j = 0; j < n_codes; ++j) {
+        const Bytes code = load_bytes(codes + 64 * j);
+        MOE_UNROLL for (int i = 0; i < n; ++i) sum[i] =
+            _mm512_dpbusd_epi32(sum[i], code, broadcast_4(rows[i].bytes + at + 4 * j));
+    }
 }
 
 // The same with all parts; those of 64 columns lie 64 bytes apart.
-template <int parts, int n>
-MOE_INLINE Floats dot_parts(const Bytes (&codes)[n], const std::byte* x) {
-    const Bytes zero = _mm512_setzero_si512();
-    const Bytes first = dot_broadcast(zero, codes, x);
-    if constexpr (parts == 1) return _mm512_cvtepi32_ps(first);
-    const Bytes both = dot_broadcast(_mm512_slli_epi32(first, 8), codes, x + 64);
-    if constexpr (parts == 2) return _mm512_cvtepi32_ps(both);
-    const Floats low = _mm512_cvtepi32_ps(dot_broadcast(zero, codes, x + 128));
-    return _mm512_fmadd_ps(_mm512_cvtepi32_ps(both), _mm512_set1_ps(256.0f), low);
+template <int parts, int n_codes, int n>
+MOE_INLINE void multiply_parts(const std::byte* codes, const QuantizedRow* rows, int64_t at,
+                               Floats (&product)[n]) {
+    Bytes sum[n];
+    MOE_UNROLL for (int i = 0; i < n; ++i) sum[i] = _mm512_setzero_si512();
+    add_products<n_codes>(codes, rows, at, sum);
+    if constexpr (parts > 1) {
+        MOE_UNROLL for (int i = 0; i < n; ++i) sum[i] = _mm512_slli_epi32(sum[i], 8);
+        add_products<n_codes>(codes, rows, at + 64, sum);
+    }
+    MOE_UNROLL for (int i = 0; i < n; ++i) product[i] = _mm512_cvtepi32_ps(sum[i]);
+    if constexpr (parts == 3) {
+        MOE_UNROLL for (int i = 0; i < n; ++i) sum[i] = _mm512_setzero_si512();
+        add_products<n_codes>(codes, rows, at + 128, sum);
+        MOE_UNROLL for (int i = 0; i < n; ++i) product[i] =
+            _mm512_fmadd_ps(product[i], _mm512_set1_ps(256.0f), _mm512_cvtepi32_ps(sum[i]));
+    }
+}
+
+// Of group g of the 64 columns from k on.
+struct ScaleAndSum {
+    const float *scale, *sum;
+};
+template <int scale_columns>
+MOE_INLINE ScaleAndSum of_group(const QuantizedRow& x, int64_t k, int g) {
+    if constexpr (scale_columns == 16) return {x.scales + k / 16 + g, x.sums + k / 16 + g};
+    const float* at = x.of_32 + k / quantized_step * 16 + k % quantized_step / 32 + g;
+    return {at, at + 8};
 }
 
 template <int parts, int scale_columns, int n>
-void multiply_integers(const IntegerPanel& panel, const QuantizedRow* rows, float* out) {
+void multiply_integers(const IntegerPanel& panel, const QuantizedRow* rows, LinesAhead& ahead,
+                       float* out) {
     constexpr int n_codes = scale_columns / 4, n_groups = 64 / scale_columns;
     Floats sum[n];
     MOE_UNROLL for (int i = 0; i < n; ++i) sum[i] = _mm512_loadu_ps(out + 16 * i);
-    const std::byte* codes_at = panel.codes;
+    const std::byte* codes = panel.codes;
     const float *scales = panel.scales, *offsets = panel.offsets;
     for (int64_t k = 0; k < panel.columns; k += 64) {
         MOE_UNROLL for (int g = 0; g < n_groups; ++g) {
-            Bytes codes[n_codes];
-            MOE_UNROLL for (int j = 0; j < n_codes; ++j) codes[j] = load_bytes(codes_at + 64 * j);
+            ahead.fetch();
+            ahead.fetch();
+            Floats product[n];
+            multiply_parts<parts, n_codes>(codes, rows, parts * k + g * scale_columns, product);
             const Floats scale = _mm512_load_ps(scales), offset = _mm512_load_ps(offsets);
-            const int64_t group = k / 16 + g * scale_columns / 16;
             MOE_UNROLL for (int i = 0; i < n; ++i) {
-                const QuantizedRow& x = rows[i];
-                const Floats product =
-                    dot_parts<parts>(codes, x.bytes + parts * k + g * scale_columns);
-                const Floats both = _mm512_mul_ps(scale, _mm512_set1_ps(x.scales[group]));
-                sum[i] = _mm512_fmadd_ps(product, both, sum[i]);
-                const Floats x_sum =
-                    _mm512_set1_ps(x.sums[scale_columns == 32 ? group / 2 : group]);
-                sum[i] = _mm512_fnmadd_ps(offset, x_sum, sum[i]);
+                const ScaleAndSum x = of_group<scale_columns>(rows[i], k, g);
+                const Floats both = _mm512_mul_ps(scale, _mm512_set1_ps(*x.scale));
+                sum[i] = _mm512_fmadd_ps(product[i], both, sum[i]);
+                sum[i] = _mm512_fnmadd_ps(offset, _mm512_set1_ps(*x.sum), sum[i]);
             }
-            codes_at += 64 * n_codes;
+            codes += 64 * n_codes;
             scales += 16;
             offsets += 16;
         }
@@ -93,30 +114,28 @@ void multiply_integer_panel(const std::byte* panel, const GemvWeights& weights, 
                               columns};
     GemvWeights natural = weights;
     natural.x_offset = weights.x_natural;
+    LinesAhead ahead(weights);
     for_rows<8>(n, [&]<int n_rows>(int64_t first) {
         QuantizedRow rows[n_rows];
-        // With a scale for 32 columns their sums are wanted.
-        float sums_of_32[n_rows][panel_columns / 32];
         for (int i = 0; i < n_rows; ++i) {
             QuantizedRow& row = rows[i] = quantized_row(x[first + i], natural);
             row.bytes += parts * column;
             row.scales += column / 16;
             row.sums += column / 16;
-            if constexpr (scale_columns == 32) {
-                for (int64_t g = 0; g < columns / 32; ++g)
-                    sums_of_32[i][g] = row.sums[2 * g] + row.sums[2 * g + 1];
-                row.sums = sums_of_32[i];
-            }
+            row.of_32 += column / 16;
         }
-        multiply_integers<parts, scale_columns, n_rows>(all, rows, sums + first * panel_rows);
+        multiply_integers<parts, scale_columns, n_rows>(all, rows, ahead,
+                                                        sums + first * panel_rows);
     });
 }
 
 template <int n>
-void multiply_values(const float* panel, int64_t columns, const float* const* x, float* out) {
+void multiply_values(const float* panel, int64_t columns, const float* const* x, LinesAhead& ahead,
+                     float* out) {
     Floats sum[n];
     MOE_UNROLL for (int i = 0; i < n; ++i) sum[i] = _mm512_loadu_ps(out + 16 * i);
     for (int64_t k = 0; k < columns; k += 4) {
+        ahead.fetch();
         MOE_UNROLL for (int j = 0; j < 4; ++j) {
             const Floats weight = _mm512_load_ps(panel + 16 * (k + j));
             MOE_UNROLL for (int i = 0; i < n; ++i) sum[i] =
@@ -133,10 +152,11 @@ void multiply_value_panel_avx512(const std::byte* panel, const GemvWeights& weig
                                  int64_t columns, const void* const* x, int64_t n, float* sums) {
     const int64_t left = weights.columns - column;
     const int64_t used = left < columns ? left : columns;
+    LinesAhead ahead(weights);
     for_rows<8>(n, [&]<int n_rows>(int64_t first) {
         const float* rows[n_rows];
         for (int i = 0; i < n_rows; ++i) rows[i] = static_cast<const float*>(x[first + i]) + column;
-        multiply_values<n_rows>(reinterpret_cast<const float*>(panel), used, rows,
+        multiply_values<n_rows>(reinterpret_cast<const float*>(panel), used, rows, ahead,
                                 sums + first * panel_rows);
     });
 }

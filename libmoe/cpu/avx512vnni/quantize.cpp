@@ -44,8 +44,7 @@ struct Step {
         const __m256i ones = _mm256_set1_epi8(1);
         const auto low = _mm256_load_si256(reinterpret_cast<const __m256i*>(bytes[0] + column));
         const __m256i sums = _mm256_dpbusd_epi32(_mm256_setzero_si256(), ones, low);
-        return static_cast<float>(
-            _mm512_reduce_add_epi32(_mm512_zextsi256_si512(sums)));
+        return static_cast<float>(_mm512_reduce_add_epi32(_mm512_zextsi256_si512(sums)));
     }
     // 16 columns from `column` on. Returns the sum of their integers.
     MOE_INLINE float store(Bytes codes, int64_t column) {

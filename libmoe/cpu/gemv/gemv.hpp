@@ -183,6 +183,11 @@ struct GemvWeights {
     const uint8_t* places;   // of columns in its order (ColumnOrders)
     const uint8_t* ordered;  // the columns in its order
 
+    // What gemm kernels ask memory for while they multiply a panel: of each row of the next one so
+    // many bytes, as the rows lie; null: nothing.
+    const std::byte* ahead;
+    int64_t ahead_bytes;
+
     int32_t bits;          // of the codes of pack
     int64_t rows;          // from row 0 to the last one that may be read
     int64_t column_phase;  // of column 0 in its group, a multiple of 32

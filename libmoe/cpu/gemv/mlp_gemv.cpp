@@ -142,6 +142,7 @@ class GemvMatrix {
             const int64_t columns = std::min(panel_columns, padded - column);
             for (int64_t i = 0; i < gemm_.n_panels; ++i)
                 make_panel(part, i, column, columns, panels);
+            look_ahead(part, column + columns < padded ? column + columns : 0);
             if (row_tiles && gemm_.multiply_tiles)
                 gemm_.multiply_tiles(panels, column, columns, row_tiles, tile_bytes, tile.n, out);
             else
@@ -152,6 +153,17 @@ class GemvMatrix {
             float* row = out + i * tile.row_step();
             std::copy(row + in_strip, row + tile.row_step(), row);
         }
+    }
+    // The panel after these: of the same rows from a column on, or of the rows after them from
+    // column 0 on.
+    void look_ahead(Part& part, int64_t column) const {
+        part.weights.ahead = nullptr;
+        const int64_t first = column ? part.first : part.last;
+        if (!rows_are_contiguous(matrix_) || first >= part.weights.rows) return;
+        const int64_t whole = std::max(matrix_.whole_columns, matrix_.columns);
+        const auto bytes = [&](int64_t columns) { return matrix_.row_stride * columns / whole; };
+        part.weights.ahead = part.weights.data + first * part.weights.row_stride + bytes(column);
+        part.weights.ahead_bytes = bytes(std::min(panel_columns, weights_.columns - column));
     }
     // Panel i of a tile; where the tile has fewer rows, nobody reads the sums of the panel.
     void make_panel(const Part& part, int64_t i, int64_t column, int64_t columns,

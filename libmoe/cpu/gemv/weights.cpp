@@ -478,12 +478,18 @@ bool describe_gemv_weights(const Matrix& matrix, GemvFormat format, GemvWeights&
     return out.column_phase % 32 == 0 && move_to_part(matrix, format, out);
 }
 
+bool has_row_stride(const moe_format& format) {
+    return format.packing != MOE_PACKING_GPTQ && format.packing != MOE_PACKING_AWQ &&
+           format.packing != MOE_PACKING_NIBBLE_HIGH_FIRST;
+}
+
+bool rows_are_contiguous(const Matrix& matrix) {
+    return has_row_stride(matrix.format) && !matrix.column_stride && !matrix.interleaving;
+}
+
 int64_t row_bytes(const Matrix& matrix) {
     const moe_format& format = matrix.format;
-    const bool in_nibbles = format.packing == MOE_PACKING_NIBBLE_HIGH_FIRST;
-    const bool has_no_row_stride =
-        format.packing == MOE_PACKING_GPTQ || format.packing == MOE_PACKING_AWQ || in_nibbles;
-    if (has_no_row_stride) return std::max<int64_t>(matrix.columns * format.bits / 8, 1);
+    if (!has_row_stride(format)) return std::max<int64_t>(matrix.columns * format.bits / 8, 1);
     return matrix.column_stride ? matrix.columns * element_bytes(format.type) : matrix.row_stride;
 }
 

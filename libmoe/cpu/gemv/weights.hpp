@@ -48,6 +48,8 @@ int64_t padded_columns(int64_t columns);
 inline bool is_empty(const Quantization& how) {
     return !how.parts && !how.has_bf16 && !how.has_bf16_pair;
 }
+// Do the codes of a row lie one after another, at a distance from those of the next row?
+bool rows_are_contiguous(const Matrix& matrix);
 // Bytes of the codes of a row, wherever they lie; at least one.
 int64_t row_bytes(const Matrix& matrix);
 
