@@ -1,6 +1,6 @@
 // moe-bench-cpu measures experts of one layer on the CPU, from ids and weights, next to a streaming
-// read of the same bytes by as many threads, and next to ggml where its libraries are
-// given; --help lists the options.
+// read of the same bytes by as many threads, and next to ggml and ik_llama.cpp where their
+// libraries are given; --help lists the options.
 #include <fnmatch.h>
 
 #include <CLI/CLI.hpp>
@@ -11,6 +11,7 @@
 #include "bench/cpu/case_list.hpp"
 #include "bench/cpu/report.hpp"
 #include "bench/peers/ggml_cpu.hpp"
+#include "bench/peers/ik_cpu.hpp"
 
 namespace moe::bench {
 namespace {
@@ -23,11 +24,11 @@ struct Options {
     std::vector<int32_t> threads{1, 2};
     std::vector<std::string> kernels{""};
     std::string x_type = "bf16", json, commit = "unknown";
-    std::string ggml;
+    std::string ggml, ik, ik_version = "unknown";
     int32_t n_experts = 0;
     double seconds = 1.0, limit = 1e9;
     bool has_small_pages = false, is_only_named = false, is_int8 = false, is_packed = false;
-    bool calibrates = false;
+    bool calibrates = false, has_ik_rtr = false;
 };
 
 moe_type type_of(const std::string& name) {
@@ -119,7 +120,14 @@ int run_calibration(const Options& options) {
 CaseWeights::Peers peers_of(const Options& options) {
     CaseWeights::Peers peers;
     if (!options.ggml.empty()) peers.push_back(std::make_unique<GgmlPeer>(options.ggml));
-    if (peers.empty()) std::printf("without peers: --ggml names the folder of its libraries\n");
+    if (!options.ik.empty()) {
+        const auto library = std::make_shared<ik::Library>(options.ik);
+        peers.push_back(std::make_unique<IkPeer>(library, options.ik_version, false));
+        if (options.has_ik_rtr)
+            peers.push_back(std::make_unique<IkPeer>(library, options.ik_version, true));
+    }
+    if (peers.empty())
+        std::printf("without peers: --ggml and --ik name folders of their libraries\n");
     for (const auto& peer : peers)
         std::printf("%s %s, %s\n", peer->name().c_str(), peer->version().c_str(),
                     peer->variant().c_str());
@@ -159,7 +167,7 @@ int run(const Options& options) {
 
 int main(int argc, char** argv) {
     moe::bench::Options options;
-    CLI::App app{"Experts on the CPU next to the read rate and ggml"};
+    CLI::App app{"Experts on the CPU next to the read rate, ggml and ik_llama.cpp"};
     app.add_option("--list", options.list, "short or full; instead of the options of cases below");
     app.add_option("--model", options.model, "One of bench/cases.cpp, gpt-oss-20b or dsv3-e32");
     app.add_option("--experts", options.n_experts, "Number of experts instead of the model's");
@@ -180,6 +188,12 @@ int main(int argc, char** argv) {
     app.add_option("--ggml", options.ggml,
                    "Folder of ggml's shared libraries (libggml-base, libggml, libggml-cpu-*), to "
                    "measure it, too");
+    CLI::Option* ik = app.add_option("--ik", options.ik,
+                                     "Folder of ik_llama.cpp's libggml.so, to measure it, too");
+    app.add_option("--ik-version", options.ik_version, "For the JSON file: its commit")->needs(ik);
+    app.add_flag("--ik-rtr", options.has_ik_rtr,
+                 "ik_llama.cpp once more, with weights repacked as by its option -rtr")
+        ->needs(ik);
     app.add_option("--seconds", options.seconds, "Of a case");
     app.add_option("--limit", options.limit, "Seconds after which no new case begins");
     app.add_flag("--small-pages", options.has_small_pages, "No huge pages for the weights");

@@ -1,9 +1,15 @@
-// Peers of the benchmark of the CPU: that what computes another layer is not timed.
+// Peers of the benchmark of the CPU: that what computes another layer is not timed, and what is no
+// library of ik_llama.cpp is refused.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
 
 #include "bench/cpu/measure.hpp"
+#include "bench/peers/ik_api.hpp"
 
 namespace moe::bench {
 namespace {
@@ -133,6 +139,44 @@ TEST(CpuPeers, AnotherLayerIsNotTimed) {
         EXPECT_EQ(counts[i].forwards, 1);
         EXPECT_EQ(counts[i].rests, 1);
     }
+}
+
+class IkFolder : public testing::Test {
+  protected:
+    void SetUp() override {
+        folder_ = std::filesystem::path(testing::TempDir()) /
+                  testing::UnitTest::GetInstance()->current_test_info()->name();
+        std::filesystem::remove_all(folder_);
+        std::filesystem::create_directory(folder_);
+    }
+    void TearDown() override { std::filesystem::remove_all(folder_); }
+    std::string problem() const {
+        try {
+            ik::Library library(folder_);
+        } catch (const std::runtime_error& error) {
+            return error.what();
+        }
+        return "none";
+    }
+
+    std::filesystem::path folder_;
+};
+
+TEST_F(IkFolder, WithoutTheLibraryIsRefusedByName) {
+    EXPECT_EQ(problem(), folder_.string() + " has no libggml.so");
+}
+
+TEST_F(IkFolder, WithAFileThatIsNoLibraryIsRefused) {
+    std::ofstream(folder_ / "libggml.so") << "none";
+    EXPECT_NE(problem().find((folder_ / "libggml.so").string()), std::string::npos) << problem();
+}
+
+TEST_F(IkFolder, WithAnotherLibraryIsRefusedByAFunction) {
+    Dl_info found{};
+    ASSERT_TRUE(dladdr(reinterpret_cast<void*>(&std::fopen), &found));
+    std::filesystem::create_symlink(std::filesystem::canonical(found.dli_fname),
+                                    folder_ / "libggml.so");
+    EXPECT_EQ(problem(), "this libggml.so of ik_llama.cpp has no function ggml_moe_up_gate_ext");
 }
 
 }  // namespace
