@@ -13,6 +13,7 @@ import pathlib
 import sys
 
 sys.dont_write_bytecode = True
+from cpu_results import peers_of  # noqa: E402
 from goal_rules import name_of  # noqa: E402
 
 try:
@@ -96,7 +97,7 @@ PEERS_SAMPLE = {
 
 CPU_SAMPLE = {
     **{key: SAMPLE[key] for key in ("commit", "date", "version", "failures")},
-    "schema": "libmoe.bench-cpu.2",
+    "schema": "libmoe.bench-cpu.3",
     "machine": {
         "cpu": "a processor of this test",
         "isa": ["avx2", "avx512f"],
@@ -109,7 +110,10 @@ CPU_SAMPLE = {
         "load": 0.5,
     },
     "read_rates": [{"n_threads": 1, "gb_per_s": 30.0}, {"n_threads": 2, "gb_per_s": 50.0}],
-    "peer": {"name": "ggml", "version": "0.25.1", "variant": "an_isa"},
+    "peers": [
+        {"name": "ggml", "version": "0.25.1", "variant": "an_isa"},
+        {"name": "ik", "version": "0123abc", "variant": "another_isa"},
+    ],
     "results": [
         {
             "case": "a-model/q4_k+q6_k/bf16/T8/2threads",
@@ -136,21 +140,37 @@ CPU_SAMPLE = {
             "flops": 12582912.0,
             "gflops": 25.165824,
             "gflops_best": 26.2144,
-            "peer": {
-                "format": "q4_k+q6_k",
-                "buffer": "CPU_REPACK+CPU",
-                "us": 800.0,
-                "us_best": 790.0,
-                "gb_per_s": 25.0,
-                "gb_per_s_best": 25.3,
-                "ratio": 1.6,
-                "ratio_best": 1.6205533596837944,
-                "error": 0.01,
-            },
+            "peers": [
+                {
+                    "name": name,
+                    "format": "q4_k+q6_k",
+                    "buffer": buffer,
+                    "us": us,
+                    "us_best": us - 10.0,
+                    "gb_per_s": 2e4 / us,
+                    "gb_per_s_best": 25.3,
+                    "ratio": us / 500.0,
+                    "ratio_best": 1.6205533596837944,
+                    "error": 0.01,
+                }
+                for name, buffer, us in (("ggml", "CPU_REPACK+CPU", 800.0), ("ik", "CPU", 820.0))
+            ],
         }
     ],
 }
 
+
+def in_second_form(document):
+    """Results of the CPU as version 2 has them, with their first peer alone."""
+    made = copy.deepcopy(document)
+    made["schema"] = made["schema"][:-1] + "2"
+    made["peer"] = made.pop("peers")[0]
+    for r in made["results"]:
+        r["peer"] = {key: value for key, value in r.pop("peers")[0].items() if key != "name"}
+    return made
+
+
+CPU_SECOND_SAMPLE = in_second_form(CPU_SAMPLE)
 
 LLAMA_CPP_SAMPLE = {
     "schema": "libmoe.bench-llama-cpp.1",
@@ -189,7 +209,7 @@ def problems(document, validator):
         return [f"{'/'.join(map(str, error.absolute_path))}: {error.message}"]
     if document["schema"] == LLAMA_CPP_SAMPLE["schema"]:
         return list(llama_cpp_disagrees(document))
-    if document["schema"] == CPU_SAMPLE["schema"]:
+    if document["schema"] in (CPU_SAMPLE["schema"], CPU_SECOND_SAMPLE["schema"]):
         return list(cpu_disagrees(document))
     found = []
     sizes = [point["bytes"] for point in document["read_floor"]]
@@ -218,16 +238,23 @@ def cpu_disagrees(document):
         yield "read_rates does not ascend"
     names = [result["case"] for result in document["results"]]
     yield from (f"{name}: twice" for name in sorted(set(names)) if names.count(name) > 1)
+    yield from twice(document.get("peers", []))
     for r in document["results"]:
         if r["n_threads"] not in threads:
             yield f"{r['case']}: no read rate of its threads"
-        if r["peer"] and not document["peer"]:
-            yield f"{r['case']}: a peer that is not named"
+        yield from (f"{r['case']}: {problem}" for problem in twice(r.get("peers", [])))
+        for name in peers_of(r).keys() - peers_of(document).keys():
+            yield f"{r['case']}: a peer {name} that is not named"
         yield from (f"{r['case']}: {problem}" for problem in cpu_disagreements(r))
 
 
+def twice(peers):
+    names = [peer["name"] for peer in peers]
+    return (f"the peer {name} twice" for name in sorted(set(names)) if names.count(name) > 1)
+
+
 def cpu_disagreements(r):
-    shape, peer = r["shape"], r["peer"]
+    shape, peers = r["shape"], peers_of(r)
     threads = f"{r['n_threads']}thread" + ("s" if r["n_threads"] > 1 else "")
     name = f"{r['model']}/{r['format']}/{r['x_type']}/T{r['n_tokens']}/{threads}"
     name += ("/int8" if r["int8"] else "") + ("/packed" if r.get("packed") else "") + (f"/{r['kernels']}" if r["kernels"] else "")
@@ -237,10 +264,10 @@ def cpu_disagreements(r):
         yield "more experts than there are"
     if r["ratio_best"] > 1.5:
         yield f"ratio_best is {r['ratio_best']}: what beats the read rate by far was measured wrongly"
-    for what, timed in (("", r), ("the peer's ", peer)):
-        if timed and timed["us_best"] > timed["us"]:
+    for what, timed in (("", r), *((f"{name}'s ", peer) for name, peer in peers.items())):
+        if timed["us_best"] > timed["us"]:
             yield f"{what}us_best is above us"
-        if timed and timed["gb_per_s_best"] < timed["gb_per_s"]:
+        if timed["gb_per_s_best"] < timed["gb_per_s"]:
             yield f"{what}gb_per_s_best is below gb_per_s"
     wanted = [
         (r, "flops", 6.0 * r["n_tokens"] * shape["top_k"] * shape["hidden"] * shape["intermediate"]),
@@ -248,7 +275,7 @@ def cpu_disagreements(r):
         (r, "gflops_best", r["flops"] / r["us_best"] / 1e3),
         (r, "ratio_best", r["gb_per_s_best"] / r["read_gb_per_s_best"]),
     ]
-    if peer:
+    for peer in peers.values():
         wanted.append((peer, "ratio_best", r["gb_per_s_best"] / peer["gb_per_s_best"]))
     for where, key, expected in wanted:
         if abs(where[key] - expected) > 1e-6 * expected:
@@ -392,9 +419,10 @@ def mutations_of_cpu():
         return changed(("results", 0), lambda r: r.update(fields), CPU_SAMPLE)
 
     def of_peer(**fields):
-        return changed(("results", 0, "peer"), lambda p: p.update(fields), CPU_SAMPLE)
+        return changed(("results", 0, "peers", 1), lambda p: p.update(fields), CPU_SAMPLE)
 
     yield from mutations_of(CPU_SAMPLE)
+    yield from mutations_of(CPU_SECOND_SAMPLE)
     yield "a name for something else", of_result(n_tokens=16, flops=2 * 12582912.0, gflops=2 * 25.165824, gflops_best=2 * 26.2144)
     yield "flops of something else", of_result(flops=1e7, gflops=20.0, gflops_best=1e4 / 480)
     yield "a rate that is not one", of_result(gflops=26.0)
@@ -409,7 +437,14 @@ def mutations_of_cpu():
     yield "a peer that computes nothing", of_peer(error=0.0)
     yield "a peer's ratio that is not one", of_peer(ratio_best=1.0)
     yield "a peer's best time that is not the best", of_peer(us_best=900.0)
-    yield "a peer without a name", changed((), lambda d: d.update(peer=None), CPU_SAMPLE)
+    yield "a peer of no name", of_peer(name="another")
+    yield "a peer that is not named", changed(("peers",), lambda all: all.pop(), CPU_SAMPLE)
+    yield "a peer named twice", changed(("peers",), lambda all: all.append(all[0]), CPU_SAMPLE)
+    yield "a peer twice", changed(("results", 0, "peers"), lambda all: all.append(all[0]), CPU_SAMPLE)
+    yield "the second schema with peers of the third", changed((), lambda d: d.update(schema=CPU_SECOND_SAMPLE["schema"]), CPU_SAMPLE)
+    yield "the third schema with a peer of the second", changed((), lambda d: d.update(schema=CPU_SAMPLE["schema"]), CPU_SECOND_SAMPLE)
+    yield "the second schema with a peer that is not named", changed((), lambda d: d.update(peer=None), CPU_SECOND_SAMPLE)
+    yield "the second schema with another peer", changed(("peer",), lambda p: p.update(name="ik"), CPU_SECOND_SAMPLE)
     yield "a case twice", changed(("results",), lambda all: all.append(all[0]), CPU_SAMPLE)
 
 
@@ -453,7 +488,8 @@ def check_kind(bench, schema_name, sample, mutations_of_kind, is_mine):
     schema = json.loads((bench / schema_name).read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
     validator = jsonschema.Draft202012Validator(schema)
-    wrong = [f"the sample: {problem}" for problem in problems(sample, validator)]
+    samples = [sample, CPU_SECOND_SAMPLE] if sample is CPU_SAMPLE else [sample]
+    wrong = [f"the sample: {problem}" for one in samples for problem in problems(one, validator)]
     mutants = list(mutations_of_kind())
     wrong += [f"accepted: {what}" for what, mutant in mutants if not problems(mutant, validator)]
     print(f"{schema_name}: {len(mutants)} wrong documents tried")

@@ -2,9 +2,10 @@
 
 usage: cpu_table.py <root of the repository> [--write]
 Of each machine a table of the cases on the most threads that were measured: of a call of one token the rate of weight bytes and
-its ratio to the read rate, then the speed over ggml's at T = 1, 16 and 512. And a figure: the ratio to the read rate against T. The best
-call is compared with the best read and the best call of ggml: other programs disturb single calls of each. What was not measured
-is "-". Cases whose activations are bytes have rows of their own, and are not in the figure.
+its ratio to the read rate, then the speed over that of each peer at T = 1, 16 and 512. And a figure: the ratio to the read rate against T. The best
+call is compared with the best read and the best call of a peer: other programs disturb single calls of each. ik_llama.cpp with
+weights as they are and repacked is one peer, the faster of both. What was not measured is "-". Cases whose activations are bytes
+have rows of their own, and are not in the figure.
 """
 import json
 import pathlib
@@ -14,11 +15,14 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "studies"))
 import chart  # noqa: E402
 import marked_block  # noqa: E402
+from cpu_results import peers_of  # noqa: E402
 
 PAGE, RESULTS = "docs/performance.md", "bench/results/cpu-*.json"
 MARKS = ("<!-- cpu: written by bench/cpu_table.py . --write -->\n", "<!-- end of cpu -->\n")
 TOKENS = (1, 16, 512)
 DRAWN = "qwen3-30b"
+# Columns, and the peers whose fastest is meant.
+COLUMNS = {"ggml": ("ggml",), "ik": ("ik", "ik-rtr")}
 # The panels of a figure: formats that a reader compares, not more than there are colors.
 PANELS = (
     ("8 bits and more", ("bf16", "f16", "q8_0", "fp8_128x128")),
@@ -46,33 +50,44 @@ def words_of(result):
     return result["format"] + (", packed" if result.get("packed") else "") + (", int8" if result["int8"] else "")
 
 
-def over_peer(result):
-    return f"{result['peer']['ratio_best']:.2f}" if result and result["peer"] else "-"
+def columns_of(document):
+    """Those whose peers were there; ggml's without any."""
+    there = peers_of(document)
+    return [column for column, peers in COLUMNS.items() if any(peer in there for peer in peers)] or ["ggml"]
+
+
+def over_peer(result, column):
+    measured = peers_of(result) if result else {}
+    ratios = [measured[peer]["ratio_best"] for peer in COLUMNS[column] if peer in measured]
+    return f"{min(ratios):.2f}" if ratios else "-"
 
 
 def table(document):
     most, results = of_most_threads(document)
     by_case = {(r["model"], words_of(r), r["n_tokens"]): r for r in results}
-    peer = document["peer"]["name"] if document["peer"] else "peer"
-    lines = [f"| {threads_in_words(most)} | GB/s, T = 1 | / read rate | speed / {peer}, T = 1 | 16 | 512 | GFLOP/s, T = 512 |", "|--" * 7 + "|"]
+    columns = columns_of(document)
+    titles = [f"speed / {column}, T = 1 | 16 | 512" for column in columns]
+    lines = [f"| {threads_in_words(most)} | GB/s, T = 1 | / read rate | {' | '.join(titles)} | GFLOP/s, T = 512 |",
+             "|--" * (4 + 3 * len(columns)) + "|"]
     for model, form in distinct((r["model"], words_of(r)) for r in results):
         one, few, many = (by_case.get((model, form, n)) for n in TOKENS)
         cells = [f"{one['gb_per_s_best']:.1f}", f"{one['ratio_best']:.2f}"] if one else ["-", "-"]
-        cells += [over_peer(r) for r in (one, few, many)]
+        cells += [over_peer(r, column) for column in columns for r in (one, few, many)]
         cells.append(f"{many['gflops_best']:.0f}" if many else "-")
         lines.append(f"| {model} {form} | {' | '.join(cells)} |")
     return lines
 
 
 def heading(name, document):
-    machine, peer = document["machine"], document["peer"]
+    machine = document["machine"]
     reads = ", ".join(f"{rate['gb_per_s']:.1f} GB/s with {threads_in_words(rate['n_threads'])}" for rate in document["read_rates"])
     text = (f"{machine['cpu']}, {machine['n_cores']} cores, commit {document['commit']}, {document['date'][:10]}: "
             f"[results](../bench/results/{name}.json). It reads {reads}.")
-    if peer:
-        text += f" {peer['name']} {peer['version']} ({peer['variant']})."
+    for peer in distinct((column, peer["version"], peer["variant"]) for column, peers in COLUMNS.items()
+                         for name, peer in peers_of(document).items() if name in peers):
+        text += " {} {} ({}).".format(*peer)
     if document["failures"]:
-        text += f" {len(document['failures'])} cases failed."
+        text += f" {len(document['failures'])} measurements failed."
     return text
 
 

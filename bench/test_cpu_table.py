@@ -10,27 +10,28 @@ import page_test  # noqa: E402
 SAMPLE = check_results.CPU_SAMPLE
 
 
-def result(form, n_tokens, rate, read, peer=None, model="qwen3-30b", n_threads=2):
+def result(form, n_tokens, rate, read, model="qwen3-30b", n_threads=2, **peers):
+    """peers: their rates by name, with _ for -."""
     flops = 6.0 * n_tokens * 2 * 256 * 512
     made = {**SAMPLE["results"][0], "model": model, "format": form, "n_tokens": n_tokens, "n_threads": n_threads,
             "gb_per_s": rate, "gb_per_s_best": rate, "read_gb_per_s": read, "read_gb_per_s_best": read, "ratio": rate / read,
-            "ratio_best": rate / read, "flops": flops, "gflops": flops / 500e3, "gflops_best": flops / 480e3, "peer": None}
+            "ratio_best": rate / read, "flops": flops, "gflops": flops / 500e3, "gflops_best": flops / 480e3, "peers": []}
     made["case"] = f"{model}/{form}/bf16/T{n_tokens}/{n_threads}thread" + ("s" if n_threads > 1 else "")
-    if peer:
-        made["peer"] = {**SAMPLE["results"][0]["peer"], "format": form, "gb_per_s": peer, "gb_per_s_best": peer,
-                        "ratio": rate / peer, "ratio_best": rate / peer}
+    for name, speed in peers.items():
+        made["peers"].append({**SAMPLE["results"][0]["peers"][0], "name": name.replace("_", "-"), "format": form, "gb_per_s": speed,
+                              "gb_per_s_best": speed, "ratio": rate / speed, "ratio_best": rate / speed})
     return made
 
 
 RESULTS = [
-    result("q4_k", 1, 40.0, 50.0, 32.0),
-    result("q4_k", 16, 30.0, 50.0, 10.0),
-    result("q4_k", 512, 2.0, 50.0, 1.0),
+    result("q4_k", 1, 40.0, 50.0, ggml=32.0),
+    result("q4_k", 16, 30.0, 50.0, ggml=10.0),
+    result("q4_k", 512, 2.0, 50.0, ggml=1.0),
     result("kbit2", 1, 10.0, 40.0),
-    result("q4_k", 1, 20.0, 30.0, 10.0, n_threads=1),
-    result("bf16", 16, 45.0, 50.0, 30.0, model="mixtral"),
+    result("q4_k", 1, 20.0, 30.0, n_threads=1, ggml=10.0),
+    result("bf16", 16, 45.0, 50.0, model="mixtral", ggml=30.0),
 ]
-DOCUMENT = {**SAMPLE, "results": RESULTS}
+DOCUMENT = {**SAMPLE, "peers": SAMPLE["peers"][:1], "results": RESULTS}
 BLOCK = """\
 a processor of this test, 2 cores, commit 0123abc, 2000-01-01: [results](../bench/results/cpu-2.json). It reads 30.0 GB/s \
 with 1 thread, 50.0 GB/s with 2 threads. ggml 0.25.1 (an_isa).
@@ -56,13 +57,39 @@ class Tables(unittest.TestCase):
     def test_without_results_it_says_so(self):
         self.assertEqual(cpu_table.block({}), "Not measured yet.\n")
 
+    def test_results_of_the_second_form(self):
+        second = check_results.in_second_form({**DOCUMENT, "results": RESULTS[:3]})
+        self.assertEqual(cpu_table.block({"cpu-2": second}), cpu_table.block({"cpu-2": {**DOCUMENT, "results": RESULTS[:3]}}))
+        second["results"][0]["peer"] = None
+        self.assertIn("| qwen3-30b q4_k | 40.0 | 0.80 | - | 3.00 | 2.00 | 1678 |", cpu_table.block({"cpu-2": second}))
+
+    def test_a_second_peer_has_columns(self):
+        results = [result("q4_k", 1, 40.0, 50.0, ggml=32.0, ik=40.0, ik_rtr=20.0), result("q4_k", 512, 2.0, 50.0, ik=4.0, ik_rtr=8.0),
+                   result("kbit2", 1, 10.0, 40.0), result("bf16", 16, 45.0, 50.0, ggml=30.0, ik_rtr=22.5)]
+        peers = [*SAMPLE["peers"], {**SAMPLE["peers"][1], "name": "ik-rtr"}]
+        made = cpu_table.block({"cpu-2": {**DOCUMENT, "peers": peers, "results": results}})
+        self.assertIn(" ggml 0.25.1 (an_isa). ik 0123abc (another_isa).\n", made)
+        table = """\
+| 2 threads | GB/s, T = 1 | / read rate | speed / ggml, T = 1 | 16 | 512 | speed / ik, T = 1 | 16 | 512 | GFLOP/s, T = 512 |
+|--|--|--|--|--|--|--|--|--|--|
+| qwen3-30b q4_k | 40.0 | 0.80 | 1.25 | - | - | 1.00 | - | 0.25 | 1678 |
+| qwen3-30b kbit2 | 10.0 | 0.25 | - | - | - | - | - | - | - |
+| qwen3-30b bf16 | - | - | - | 1.50 | - | - | 2.00 | - | - |
+"""
+        self.assertIn(table, made)
+
+    def test_only_the_second_peer(self):
+        made = cpu_table.block({"cpu-2": {**DOCUMENT, "peers": SAMPLE["peers"][1:], "results": [result("q4_k", 1, 40.0, 50.0, ik=20.0)]}})
+        self.assertNotIn("ggml", made)
+        self.assertIn("| qwen3-30b q4_k | 40.0 | 0.80 | 2.00 | - | - | - |", made)
+
     def test_without_a_peer(self):
-        made = cpu_table.block({"cpu-2": {**DOCUMENT, "peer": None, "results": [result("q4_k", 1, 40.0, 50.0)]}})
+        made = cpu_table.block({"cpu-2": {**DOCUMENT, "peers": [], "results": [result("q4_k", 1, 40.0, 50.0)]}})
         self.assertIn("It reads 30.0 GB/s with 1 thread, 50.0 GB/s with 2 threads.\n", made)
         self.assertIn("| qwen3-30b q4_k | 40.0 | 0.80 | - | - | - | - |", made)
 
     def test_failures_are_told(self):
-        self.assertIn(" 2 cases failed.\n", cpu_table.block({"cpu-2": {**DOCUMENT, "failures": ["one", "two"]}}))
+        self.assertIn(" 2 measurements failed.\n", cpu_table.block({"cpu-2": {**DOCUMENT, "failures": ["one", "two"]}}))
 
     def test_filtered_kernels_and_other_types_are_left_out(self):
         others = [{**RESULTS[0], "kernels": "experts:*", "gb_per_s_best": 1.0}, {**RESULTS[0], "x_type": "f32", "gb_per_s_best": 1.0}]

@@ -1,6 +1,6 @@
 // moe-bench-cpu measures experts of one layer on the CPU, from ids and weights, next to a streaming
-// read of the same bytes by as many threads, and next to ggml where its libraries are given; --help
-// lists the options.
+// read of the same bytes by as many threads, and next to ggml and ik_llama.cpp where their
+// libraries are given; --help lists the options.
 #include <fnmatch.h>
 
 #include <CLI/CLI.hpp>
@@ -10,6 +10,8 @@
 #include "bench/cpu/calibrate.hpp"
 #include "bench/cpu/case_list.hpp"
 #include "bench/cpu/report.hpp"
+#include "bench/peers/ggml_cpu.hpp"
+#include "bench/peers/ik_cpu.hpp"
 
 namespace moe::bench {
 namespace {
@@ -21,11 +23,12 @@ struct Options {
     std::vector<int64_t> tokens{1};
     std::vector<int32_t> threads{1, 2};
     std::vector<std::string> kernels{""};
-    std::string x_type = "bf16", json, commit = "unknown", ggml;
+    std::string x_type = "bf16", json, commit = "unknown";
+    std::string ggml, ik, ik_version = "unknown";
     int32_t n_experts = 0;
     double seconds = 1.0, limit = 1e9;
     bool has_small_pages = false, is_only_named = false, is_int8 = false, is_packed = false;
-    bool calibrates = false;
+    bool calibrates = false, has_ik_rtr = false;
 };
 
 moe_type type_of(const std::string& name) {
@@ -73,6 +76,11 @@ std::vector<CpuCase> chosen_cases(const Options& options, int32_t n_processors) 
     return cases;
 }
 
+void fail(const CpuCase& one, const std::string& problem, CpuReport& report) {
+    report.failures.push_back(one.name() + ": " + problem);
+    std::fprintf(stderr, "%s\n", report.failures.back().c_str());
+}
+
 void run_cases(const std::vector<CpuCase>& cases, const Options& options, CpuReport& report) {
     const auto begin = std::chrono::steady_clock::now();
     std::unique_ptr<CaseWeights> weights;
@@ -85,13 +93,14 @@ void run_cases(const std::vector<CpuCase>& cases, const Options& options, CpuRep
         try {
             if (!weights || !weights->holds(one)) {
                 weights.reset();  // before there are others
-                weights = std::make_unique<CaseWeights>(one, options.has_small_pages, report.peer);
+                weights = std::make_unique<CaseWeights>(one, options.has_small_pages, report.peers);
             }
-            report.results.push_back(measure(one, *weights, report.peer, options.seconds));
-            print_row(report.results.back());
+            report.results.push_back(measure(one, *weights, options.seconds));
+            print_row(report, report.results.back());
+            for (const std::string& problem : report.results.back().failures)
+                fail(one, problem, report);
         } catch (const std::exception& error) {
-            report.failures.push_back(one.name() + ": " + error.what());
-            std::fprintf(stderr, "%s\n", report.failures.back().c_str());
+            fail(one, error.what(), report);
         }
     }
 }
@@ -108,22 +117,32 @@ int run_calibration(const Options& options) {
     return 0;
 }
 
+CaseWeights::Peers peers_of(const Options& options) {
+    CaseWeights::Peers peers;
+    if (!options.ggml.empty()) peers.push_back(std::make_unique<GgmlPeer>(options.ggml));
+    if (!options.ik.empty()) {
+        const auto library = std::make_shared<ik::Library>(options.ik);
+        peers.push_back(std::make_unique<IkPeer>(library, options.ik_version, false));
+        if (options.has_ik_rtr)
+            peers.push_back(std::make_unique<IkPeer>(library, options.ik_version, true));
+    }
+    if (peers.empty())
+        std::printf("without peers: --ggml and --ik name folders of their libraries\n");
+    for (const auto& peer : peers)
+        std::printf("%s %s, %s\n", peer->name().c_str(), peer->version().c_str(),
+                    peer->variant().c_str());
+    return peers;
+}
+
 int run(const Options& options) {
     if (options.calibrates) return run_calibration(options);
-    CpuReport report{options.commit, read_machine(), {}, nullptr, {}, {}};
+    CpuReport report{options.commit, read_machine(), {}, {}, {}, {}};
     const std::vector<CpuCase> cases = chosen_cases(options, report.machine.n_processors);
     if (options.is_only_named) {
         for (const CpuCase& one : cases) std::printf("%s\n", one.name().c_str());
         return 0;
     }
-    std::unique_ptr<ggml::Library> library;
-    if (options.ggml.empty()) {
-        std::printf("without ggml: --ggml names the folder of its libraries\n");
-    } else {
-        library = std::make_unique<ggml::Library>(options.ggml);
-        report.peer = library.get();
-        std::printf("ggml %s, %s\n", library->version().c_str(), library->variant().c_str());
-    }
+    report.peers = peers_of(options);
     constexpr double quiet = 0.3;
     if (report.machine.load > quiet)
         std::printf("other programs run here (load average %.1f): times are not the machine's\n",
@@ -137,7 +156,7 @@ int run(const Options& options) {
         std::printf("%s, %d of %d processors read %.1f GB/s\n", report.machine.cpu.c_str(), n,
                     report.machine.n_processors, report.read_rates.back().second / 1e9);
     }
-    print_heading();
+    print_heading(report);
     run_cases(cases, options, report);
     if (!options.json.empty()) write_json(options.json, report);
     return report.failures.empty() ? 0 : 1;
@@ -148,7 +167,7 @@ int run(const Options& options) {
 
 int main(int argc, char** argv) {
     moe::bench::Options options;
-    CLI::App app{"Experts on the CPU next to the read rate, and next to ggml"};
+    CLI::App app{"Experts on the CPU next to the read rate, ggml and ik_llama.cpp"};
     app.add_option("--list", options.list, "short or full; instead of the options of cases below");
     app.add_option("--model", options.model, "One of bench/cases.cpp, gpt-oss-20b or dsv3-e32");
     app.add_option("--experts", options.n_experts, "Number of experts instead of the model's");
@@ -169,6 +188,12 @@ int main(int argc, char** argv) {
     app.add_option("--ggml", options.ggml,
                    "Folder of ggml's shared libraries (libggml-base, libggml, libggml-cpu-*), to "
                    "measure it, too");
+    CLI::Option* ik = app.add_option("--ik", options.ik,
+                                     "Folder of ik_llama.cpp's libggml.so, to measure it, too");
+    app.add_option("--ik-version", options.ik_version, "For the JSON file: its commit")->needs(ik);
+    app.add_flag("--ik-rtr", options.has_ik_rtr,
+                 "ik_llama.cpp once more, with weights repacked as by its option -rtr")
+        ->needs(ik);
     app.add_option("--seconds", options.seconds, "Of a case");
     app.add_option("--limit", options.limit, "Seconds after which no new case begins");
     app.add_flag("--small-pages", options.has_small_pages, "No huge pages for the weights");

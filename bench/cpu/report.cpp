@@ -21,17 +21,23 @@ Json shape_json(const Model& model) {
             {"top_k", model.top_k}};
 }
 
-Json peer_json(const CpuResult& r) {
-    if (!r.has_peer) return nullptr;
-    return {{"format", r.peer_format},
-            {"buffer", r.peer_buffer},
-            {"us", r.peer.median_us()},
-            {"us_best", r.peer.best_us()},
-            {"gb_per_s", r.peer.median_rate() / 1e9},
-            {"gb_per_s_best", r.peer.best_rate() / 1e9},
-            {"ratio", r.over_peer()},
-            {"ratio_best", r.best_over_peer()},
-            {"error", r.peer_error}};
+Json peer_json(const CpuResult& r, const PeerTimes& peer) {
+    return {{"name", peer.name},
+            {"format", peer.format},
+            {"buffer", peer.buffer},
+            {"us", peer.calls.median_us()},
+            {"us_best", peer.calls.best_us()},
+            {"gb_per_s", peer.calls.median_rate() / 1e9},
+            {"gb_per_s_best", peer.calls.best_rate() / 1e9},
+            {"ratio", r.over(peer.calls)},
+            {"ratio_best", r.best_over(peer.calls)},
+            {"error", peer.error}};
+}
+
+Json peers_json(const CpuResult& r) {
+    Json all = Json::array();
+    for (const PeerTimes& peer : r.peers) all.push_back(peer_json(r, peer));
+    return all;
 }
 
 Json result_json(const CpuResult& r) {
@@ -63,33 +69,37 @@ Json result_json(const CpuResult& r) {
             {"flops", r.flops},
             {"gflops", r.gflops()},
             {"gflops_best", r.best_gflops()},
-            {"peer", peer_json(r)}};
+            {"peers", peers_json(r)}};
 }
 
 }  // namespace
 
-void print_heading() {
-    std::printf("%-42s %16s %16s %13s %13s %7s  %s\n", "", "GB/s of weights", "read, GB/s",
-                "call / read", "libmoe / ggml", "GFLOP/s", "");
-    std::printf("%-42s %8s %7s %8s %7s %6s %6s %6s %6s %7s  %s\n", "case", "median", "best",
-                "median", "best", "median", "best", "median", "best", "best",
-                "kernel; ggml's buffer, error");
+void print_heading(const CpuReport& report) {
+    std::printf("%-42s %16s %16s %13s ", "", "GB/s of weights", "read, GB/s", "call / read");
+    for (const auto& peer : report.peers) std::printf("%13s ", ("/ " + peer->name()).c_str());
+    std::printf("%7s\n%-42s %8s %7s %8s %7s %6s %6s ", "GFLOP/s", "case", "median", "best",
+                "median", "best", "median", "best");
+    for (size_t i = 0; i < report.peers.size(); ++i) std::printf("%6s %6s ", "median", "best");
+    std::printf("%7s  kernel%s\n", "best", report.peers.empty() ? "" : "; peers: buffer, error");
 }
 
-void print_row(const CpuResult& r) {
+void print_row(const CpuReport& report, const CpuResult& r) {
     std::printf("%-42s %8.1f %7.1f %8.1f %7.1f %6.2f %6.2f ", r.what.name().c_str(),
                 r.calls.median_rate() / 1e9, r.calls.best_rate() / 1e9, r.reads.median_rate() / 1e9,
                 r.reads.best_rate() / 1e9, r.over_reads(), r.best_over_reads());
-    if (r.has_peer)
-        std::printf("%6.2f %6.2f ", r.over_peer(), r.best_over_peer());
-    else
-        std::printf("%6s %6s ", "-", "-");
+    for (const auto& one : report.peers) {
+        if (const PeerTimes* peer = r.peer(one->name()))
+            std::printf("%6.2f %6.2f ", r.over(peer->calls), r.best_over(peer->calls));
+        else
+            std::printf("%6s %6s ", "-", "-");
+    }
     if (r.what.n_tokens >= first_with_gflops)
         std::printf("%7.0f  ", r.best_gflops());
     else
         std::printf("%7s  ", "-");
     std::printf("%s", r.kernel.c_str());
-    if (r.has_peer) std::printf("; %s, %.1e", r.peer_buffer.c_str(), r.peer_error);
+    for (const PeerTimes& peer : r.peers)
+        std::printf("; %s: %s, %.1e", peer.name.c_str(), peer.buffer.c_str(), peer.error);
     std::printf("\n");
     std::fflush(stdout);
 }
@@ -102,18 +112,17 @@ void write_json(const std::string& path, const CpuReport& report) {
     for (const auto& [n_threads, rate] : report.read_rates)
         rates.push_back({{"n_threads", n_threads}, {"gb_per_s", rate / 1e9}});
     for (const CpuResult& result : report.results) results.push_back(result_json(result));
-    Json peer;
-    if (report.peer)
-        peer = {{"name", "ggml"},
-                {"version", report.peer->version()},
-                {"variant", report.peer->variant()}};
-    const Json json{{"schema", "libmoe.bench-cpu.2"},
+    Json peers = Json::array();
+    for (const auto& peer : report.peers)
+        peers.push_back(
+            {{"name", peer->name()}, {"version", peer->version()}, {"variant", peer->variant()}});
+    const Json json{{"schema", "libmoe.bench-cpu.3"},
                     {"commit", report.commit},
                     {"date", date},
                     {"version", moe_version_string()},
                     {"machine", machine_json(report.machine)},
                     {"read_rates", rates},
-                    {"peer", peer},
+                    {"peers", peers},
                     {"results", results},
                     {"failures", report.failures}};
     if (!(std::ofstream(path) << json.dump(1) << '\n'))

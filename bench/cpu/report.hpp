@@ -14,13 +14,14 @@ struct CpuReport {
     std::string commit;
     Machine machine;
     std::vector<std::pair<int32_t, double>> read_rates;  // threads, bytes per second
-    const ggml::Library* peer;                           // null without one
+    CaseWeights::Peers peers;
     std::vector<CpuResult> results;
     std::vector<std::string> failures;
 };
 
-void print_heading();
-void print_row(const CpuResult& result);
+// A row has columns for every peer of the report.
+void print_heading(const CpuReport& report);
+void print_row(const CpuReport& report, const CpuResult& result);
 // In the form of bench/cpu.schema.json.
 void write_json(const std::string& path, const CpuReport& report);
 

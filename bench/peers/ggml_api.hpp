@@ -8,6 +8,8 @@
 #include <memory>
 #include <string>
 
+#include "bench/peers/shared_library.hpp"
+
 namespace moe::bench::ggml {
 
 struct Context;
@@ -28,35 +30,25 @@ struct InitParams {
     bool has_no_data;
 };
 
-// ggml's ids that the API takes and has no look-up for. They are the first of their enums and have
-// never moved.
-constexpr int type_f32 = 0;
+// ggml's ids that the API takes. They have never moved: files of weights hold those of types, and
+// the others are the first of their enums.
+constexpr int type_f32 = 0, type_i32 = 26;
 enum class DeviceKind : int { cpu = 0, gpu = 1 };
 constexpr int status_success = 0;
 
-// The members have ggml's names without the prefix. Of libggml-base:
-struct Api {
-    const char* (*version)();
-    void (*log_set)(void (*)(int level, const char* text, void* user), void* user);
+// The members have ggml's names without the prefixes ggml_ and ggml_backend_. Forks of ggml have
+// these, too:
+struct SharedApi {
     const char* (*type_name)(int type);
-    size_t (*row_size)(int type, int64_t columns);
     size_t (*tensor_overhead)();
     size_t (*graph_overhead_custom)(size_t n_nodes, bool has_gradients);
     Context* (*init)(InitParams params);
     void (*free)(Context* context);
-    Tensor* (*new_tensor_1d)(Context*, int type, int64_t);
     Tensor* (*new_tensor_2d)(Context*, int type, int64_t, int64_t);
     Tensor* (*new_tensor_3d)(Context*, int type, int64_t, int64_t, int64_t);
     Tensor* (*mul_mat_id)(Context*, Tensor* experts, Tensor* x, Tensor* ids);
-    Tensor* (*swiglu_split)(Context*, Tensor* gate, Tensor* up);
-    Tensor* (*swiglu_oai)(Context*, Tensor* gate, Tensor* up, float alpha, float limit);
     Tensor* (*add_id)(Context*, Tensor* x, Tensor* bias, Tensor* ids);
-    Tensor* (*mul)(Context*, Tensor*, Tensor*);
     Tensor* (*add)(Context*, Tensor*, Tensor*);
-    Tensor* (*view_2d)(Context*, Tensor*, int64_t, int64_t, size_t row_bytes, size_t offset);
-    Tensor* (*reshape_3d)(Context*, Tensor*, int64_t, int64_t, int64_t);
-    Tensor* (*repeat_4d)(Context*, Tensor*, int64_t, int64_t, int64_t, int64_t);
-    Tensor* (*get_rows)(Context*, Tensor*, Tensor* ids);
     size_t (*nbytes)(const Tensor*);
     void (*set_input)(Tensor*);
     void (*set_output)(Tensor*);
@@ -67,11 +59,31 @@ struct Api {
     void (*gallocr_free)(Allocator*);
     void (*tensor_set)(Tensor*, const void* data, size_t offset, size_t bytes);
     void (*tensor_get)(const Tensor*, void* data, size_t offset, size_t bytes);
+    void (*buffer_free)(Buffer*);
+    void (*backend_free)(Backend*);
+    int (*backend_graph_compute)(Backend*, Graph*);
+    // null with a GPU
+    void (*set_n_threads)(Backend*, int n);
+
+    // The last is not set: it is of another library than the rest.
+    void load(const SharedLibrary& base);
+};
+
+// Those of ggml itself. Of libggml-base:
+struct Api : SharedApi {
+    const char* (*version)();
+    void (*log_set)(void (*)(int level, const char* text, void* user), void* user);
+    Tensor* (*swiglu_split)(Context*, Tensor* gate, Tensor* up);
+    Tensor* (*swiglu_oai)(Context*, Tensor* gate, Tensor* up, float alpha, float limit);
+    Tensor* (*mul)(Context*, Tensor*, Tensor*);
+    Tensor* (*view_2d)(Context*, Tensor*, int64_t, int64_t, size_t row_bytes, size_t offset);
+    Tensor* (*reshape_3d)(Context*, Tensor*, int64_t, int64_t, int64_t);
+    Tensor* (*repeat_4d)(Context*, Tensor*, int64_t, int64_t, int64_t, int64_t);
+    Tensor* (*get_rows)(Context*, Tensor*, Tensor* ids);
     int (*tensor_alloc)(Buffer*, Tensor*, void* address);
     Buffer* (*alloc_ctx_tensors_from_buft)(Context*, BufferType*);
     void* (*buffer_get_base)(Buffer*);
     size_t (*buffer_get_size)(Buffer*);
-    void (*buffer_free)(Buffer*);
     const char* (*buft_name)(BufferType*);
     BufferType* (*dev_buffer_type)(Device*);
     Buffer* (*dev_buffer_from_host_ptr)(Device*, void* memory, size_t bytes, size_t largest);
@@ -79,15 +91,12 @@ struct Api {
     Backend* (*dev_init)(Device*, const char* params);
     Registry* (*dev_backend_reg)(Device*);
     void* (*reg_get_proc_address)(Registry*, const char* name);
-    void (*backend_free)(Backend*);
-    int (*backend_graph_compute)(Backend*, Graph*);
     // Of libggml, which chooses the library of this processor:
     void (*load_all_from_path)(const char* folder);
     Device* (*dev_by_type)(int type);
     // These are of the library of this processor, null with a GPU. extra_bufts: a list that ends
     // with null.
     BufferType** (*dev_get_extra_bufts)(Device*);
-    void (*set_n_threads)(Backend*, int n);
     void (*set_threadpool)(Backend*, Threadpool*);
     void (*threadpool_params_init)(void* params, int n_threads);
     Threadpool* (*threadpool_new)(void* params);
@@ -110,11 +119,9 @@ class Library {
     const std::string& version() const { return version_; }
     // The library of this processor without prefix and suffix, such as "zen4"; of a GPU nothing.
     const std::string& variant() const { return variant_; }
-    // -1 where this version has no such type.
-    int type_of(const std::string& name) const;
 
   private:
-    void load_base(void* base);
+    void load_base(const SharedLibrary& base);
     void load_cpu(const std::string& path);
 
     Api api_{};

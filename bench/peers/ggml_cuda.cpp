@@ -38,7 +38,7 @@ GgmlCudaLayer::GgmlCudaLayer(const ggml::Library& library, const ExpertWeights& 
     const int64_t n = model_.n_experts;
     for (size_t j = 0; j < 3; ++j) {
         const ExpertMatrix& matrix = weights.matrices(0)[j];
-        set_.matrices[j] = upload(ggml_type(library, matrix.format_name), matrix.columns,
+        set_.matrices[j] = upload(ggml_type(library.api(), matrix.format_name), matrix.columns,
                                   matrix.rows, n, matrix.data.data(), matrix.data.size());
         if (matrix.format.global_scale == MOE_GLOBAL_SCALE_NONE) continue;
         const std::vector<float> scales(static_cast<size_t>(n), matrix.global_scale);
@@ -69,7 +69,7 @@ double GgmlCudaLayer::us(int64_t n_tokens, const std::vector<int32_t>& ids, int 
     ggml::Graph* graph = api.new_graph_custom(context.get(), n_nodes, false);
     std::vector<GgmlNodes> calls;
     for (int i = 0; i < n_calls; ++i) {
-        calls.push_back(add_experts(library_, context.get(), graph, set_, model_, n_tokens));
+        calls.push_back(add_experts(api, context.get(), graph, set_, model_, n_tokens));
         // The graph runs many times: as outputs its inputs keep their memory to its end.
         const GgmlNodes& call = calls.back();
         for (Tensor* input : {call.x, call.ids, call.weights}) api.set_output(input);

@@ -1,5 +1,6 @@
 #include "bench/peers/ggml_experts.hpp"
 
+#include <cstring>
 #include <stdexcept>
 #include <vector>
 
@@ -34,6 +35,20 @@ const Name* find_name(const std::string& ours) {
     for (const Name& name : names)
         if (ours == name.ours) return &name;
     return nullptr;
+}
+
+// -1 where this ggml has no such type.
+int find_type(const ggml::SharedApi& api, const std::string& format) {
+    const Name* name = find_name(format);
+    if (!name || !*name->theirs) return -1;
+    constexpr int more_than_any = 64;  // of the types of files
+    for (int type = 0; type < more_than_any; ++type) {
+        // Numbers that stand for nothing have no name, those behind the last one the name NONE.
+        const char* one = api.type_name(type);
+        if (one && std::strcmp(one, "NONE") == 0) break;
+        if (one && std::strcmp(one, name->theirs) == 0) return type;
+    }
+    return -1;
 }
 
 // The nodes of one layer.
@@ -89,28 +104,40 @@ std::string ggml_format(const std::string& format) {
     return name;
 }
 
-int ggml_type(const ggml::Library& library, const std::string& format) {
-    const Name* name = find_name(format);
-    const int type = name && *name->theirs ? library.type_of(name->theirs) : -1;
-    if (type < 0) throw std::runtime_error("ggml " + library.version() + " has no " + format);
+bool has_ggml_types(const ggml::SharedApi& api, const std::string& format) {
+    const ExpertFormats of = expert_formats(format);
+    for (const std::string& one : {of.gate, of.up, of.down})
+        if (find_type(api, one) < 0) return false;
+    return true;
+}
+
+int ggml_type(const ggml::SharedApi& api, const std::string& format) {
+    const int type = find_type(api, format);
+    if (type < 0) throw std::runtime_error("this ggml has no " + format);
     return type;
 }
 
-std::shared_ptr<ggml::Context> ggml_context(const Api& api, size_t n_tensors, size_t more) {
+std::shared_ptr<ggml::Context> ggml_context(const ggml::SharedApi& api, size_t n_tensors,
+                                            size_t more) {
     ggml::Context* context = api.init({n_tensors * api.tensor_overhead() + more, nullptr, true});
     if (!context) throw std::runtime_error("ggml has no memory for a context");
     return {context, api.free};
 }
 
-GgmlNodes add_experts(const ggml::Library& library, ggml::Context* context, ggml::Graph* graph,
-                      const GgmlSet& set, const Model& model, int64_t n_tokens) {
-    const Api& api = library.api();
-    const Layer layer{api, context, graph, set, model, n_tokens};
+GgmlNodes layer_inputs(const ggml::SharedApi& api, ggml::Context* context, const Model& model,
+                       int64_t n_tokens) {
     GgmlNodes nodes{};
     nodes.x = api.new_tensor_3d(context, ggml::type_f32, model.hidden, 1, n_tokens);
-    nodes.ids = api.new_tensor_2d(context, library.type_of("i32"), model.top_k, n_tokens);
+    nodes.ids = api.new_tensor_2d(context, ggml::type_i32, model.top_k, n_tokens);
     nodes.weights = api.new_tensor_3d(context, ggml::type_f32, 1, model.top_k, n_tokens);
     for (Tensor* input : {nodes.x, nodes.ids, nodes.weights}) api.set_input(input);
+    return nodes;
+}
+
+GgmlNodes add_experts(const Api& api, ggml::Context* context, ggml::Graph* graph,
+                      const GgmlSet& set, const Model& model, int64_t n_tokens) {
+    const Layer layer{api, context, graph, set, model, n_tokens};
+    GgmlNodes nodes = layer_inputs(api, context, model, n_tokens);
     Tensor* up = layer.gemm(1, nodes.x, nodes.ids);
     Tensor* gate = layer.gemm(0, nodes.x, nodes.ids);
     // The constants of gpt-oss, as layer_of has them.

@@ -12,11 +12,13 @@ namespace moe::bench {
 // The format in which ggml has the values of one of libmoe's, by libmoe's name: itself, or for
 // mxfp4 and nvfp4 the blocks of GGUF. Empty where ggml has none. Of "a+b" both parts.
 std::string ggml_format(const std::string& format);
-// ggml's number of a format of GGUF. Throws where this ggml lacks it.
-int ggml_type(const ggml::Library& library, const std::string& format);
+// Whether this ggml has the types of a format of GGUF, of "a+b" both.
+bool has_ggml_types(const ggml::SharedApi& api, const std::string& format);
+// ggml's number of a type. Throws where this ggml lacks it.
+int ggml_type(const ggml::SharedApi& api, const std::string& format);
 
 // Memory for n tensors without data, and `more` bytes.
-std::shared_ptr<ggml::Context> ggml_context(const ggml::Api& api, size_t n_tensors,
+std::shared_ptr<ggml::Context> ggml_context(const ggml::SharedApi& api, size_t n_tensors,
                                             size_t more = 0);
 
 struct GgmlSet {
@@ -29,9 +31,12 @@ struct GgmlNodes {
     ggml::Tensor *x, *ids, *weights, *out;
 };
 
+// The inputs of a layer; out is null.
+GgmlNodes layer_inputs(const ggml::SharedApi& api, ggml::Context* context, const Model& model,
+                       int64_t n_tokens);
 // Adds a layer to the graph, with inputs of its own. It has at most ggml_layer_nodes tensors.
 constexpr size_t ggml_layer_nodes = 256;
-GgmlNodes add_experts(const ggml::Library& library, ggml::Context* context, ggml::Graph* graph,
+GgmlNodes add_experts(const ggml::Api& api, ggml::Context* context, ggml::Graph* graph,
                       const GgmlSet& set, const Model& model, int64_t n_tokens);
 
 }  // namespace moe::bench

@@ -10,6 +10,8 @@
 #include "bench/cpu/calls.hpp"
 #include "bench/cpu/case_list.hpp"
 #include "bench/cpu/measure.hpp"
+#include "bench/peers/ggml_api.hpp"
+#include "bench/peers/ggml_experts.hpp"
 
 namespace moe::bench {
 namespace {
@@ -177,15 +179,18 @@ TEST(CpuSamples, MedianAndBest) {
     result.calls.add(1.0, 10.0);
     result.calls.add(4.0, 80.0);
     for (const double seconds : {1.0, 2.0, 5.0}) result.reads.add(seconds, 10.0);
-    for (const double seconds : {4.0, 4.0, 4.0}) result.peer.add(seconds, 20.0);
+    result.peers.push_back({"theirs", "q4_k", "CPU", 0.01, {}});
+    for (const double seconds : {4.0, 4.0, 4.0}) result.peers[0].calls.add(seconds, 20.0);
     EXPECT_EQ(result.calls.median_us(), 2e6);
     EXPECT_EQ(result.calls.best_us(), 1e6);
     EXPECT_EQ(result.calls.median_rate(), 10.0);
     EXPECT_EQ(result.calls.best_rate(), 20.0);
     EXPECT_EQ(result.over_reads(), 2.0);  // of 0.5, 2 and 10
     EXPECT_EQ(result.best_over_reads(), 2.0);
-    EXPECT_EQ(result.over_peer(), 2.0);  // of 1, 2 and 4
-    EXPECT_EQ(result.best_over_peer(), 4.0);
+    ASSERT_TRUE(result.peer("theirs"));
+    EXPECT_EQ(result.over(result.peer("theirs")->calls), 2.0);  // of 1, 2 and 4
+    EXPECT_EQ(result.best_over(result.peer("theirs")->calls), 4.0);
+    EXPECT_EQ(result.peer("another"), nullptr);
     EXPECT_EQ(result.gflops(), 4e6 / 2e6 / 1e3);
 }
 
