@@ -114,6 +114,8 @@ class Pipeline {
     int64_t gate_up_task() const;
     int64_t task_features(Arithmetic arithmetic, int64_t weight_bytes_of_feature) const;
     int64_t down_task() const;
+    // As many of them where tasks have many rows: whole panels.
+    static int64_t for_many_rows(int64_t task_features);
     template <class Block>
     void for_each_expert_block(int64_t features, int64_t block_features, Block block);
     template <class Task>
