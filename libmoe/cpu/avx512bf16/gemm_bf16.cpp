@@ -98,7 +98,6 @@ void multiply_bf16(const std::byte* panel, const float* scales, int64_t columns,
     MOE_UNROLL for (int i = 0; i < n; ++i) sum[i] = _mm512_loadu_ps(out + 16 * i);
     for (int64_t k = 0; k < columns; k += 32, panel += 16 * 64, scales += 16) {
         ahead.fetch();
-        ahead.fetch();
         Floats part[n];
         MOE_UNROLL for (int i = 0; i < n; ++i) part[i] = has_scales ? _mm512_setzero_ps() : sum[i];
         MOE_UNROLL for (int j = 0; j < 16; ++j) {
@@ -120,7 +119,7 @@ template <bool has_scales>
 void multiply_bf16_panel(const std::byte* panel, const GemvWeights& weights, int64_t column,
                          int64_t columns, const void* const* x, int64_t n, float* sums) {
     const auto* scales = reinterpret_cast<const float*>(panel + columns * panel_rows * 2);
-    LinesAhead ahead(weights);
+    LinesAhead ahead(weights, groups_of_rows(n, 8) * (columns / 32));
     for_rows<8>(n, [&]<int n_rows>(int64_t first) {
         const uint16_t* rows[n_rows];
         for (int i = 0; i < n_rows; ++i) rows[i] = bf16_of_row(x[first + i], weights) + column;
@@ -193,7 +192,7 @@ MOE_INLINE void multiply_bf16_rows(const std::byte* weights, int64_t stride, int
 void multiply_rows_of_bf16(const std::byte* panel, const GemvWeights& weights, int64_t column,
                            int64_t columns, const void* const* x, int64_t n, float* sums) {
     const auto& all = *reinterpret_cast<const Bf16Panel*>(panel);
-    LinesAhead ahead(weights);
+    LinesAhead ahead(weights, groups_of_rows(n, 6) * (columns / 32 * panel_rows / 4));
     for_rows<6>(n, [&]<int n_rows>(int64_t first) {
         const uint16_t* rows[n_rows];
         for (int i = 0; i < n_rows; ++i) rows[i] = bf16_of_row(x[first + i], weights) + column;
@@ -217,8 +216,11 @@ GemmKernels bf16_kernels(bool scaled) {
 GemmKernels gemm_avx512bf16(GemvFormat format, bool scaled) {
     switch (format) {
         case GemvFormat::bf16:
-            if (!scaled) return {point_to_bf16, multiply_rows_of_bf16, RowForm::bf16};
-            return bf16_kernels<Bf16Format>(true);
+            if (scaled) return bf16_kernels<Bf16Format>(true);
+            return {.dequantize = point_to_bf16,
+                    .multiply = multiply_rows_of_bf16,
+                    .rows = RowForm::bf16,
+                    .min_rows = 2};
         case GemvFormat::fp8:
             return bf16_kernels<Fp8Format>(scaled);
         case GemvFormat::kbit2:

@@ -22,6 +22,8 @@
 namespace moe::cpu {
 namespace {
 
+constexpr int most_rows = 8;
+
 // Some columns of an integer panel and of the activation rows.
 struct IntegerPanel {
     const std::byte* codes;
@@ -88,7 +90,6 @@ void multiply_integers(const IntegerPanel& panel, const QuantizedRow* rows, Line
     for (int64_t k = 0; k < panel.columns; k += 64) {
         MOE_UNROLL for (int g = 0; g < n_groups; ++g) {
             ahead.fetch();
-            ahead.fetch();
             Floats product[n];
             multiply_parts<parts, n_codes>(codes, rows, parts * k + g * scale_columns, product);
             const Floats scale = _mm512_load_ps(scales), offset = _mm512_load_ps(offsets);
@@ -114,8 +115,8 @@ void multiply_integer_panel(const std::byte* panel, const GemvWeights& weights, 
                               columns};
     GemvWeights natural = weights;
     natural.x_offset = weights.x_natural;
-    LinesAhead ahead(weights);
-    for_rows<8>(n, [&]<int n_rows>(int64_t first) {
+    LinesAhead ahead(weights, groups_of_rows(n, most_rows) * (columns / scale_columns));
+    for_rows<most_rows>(n, [&]<int n_rows>(int64_t first) {
         QuantizedRow rows[n_rows];
         for (int i = 0; i < n_rows; ++i) {
             QuantizedRow& row = rows[i] = quantized_row(x[first + i], natural);
@@ -152,8 +153,8 @@ void multiply_value_panel_avx512(const std::byte* panel, const GemvWeights& weig
                                  int64_t columns, const void* const* x, int64_t n, float* sums) {
     const int64_t left = weights.columns - column;
     const int64_t used = left < columns ? left : columns;
-    LinesAhead ahead(weights);
-    for_rows<8>(n, [&]<int n_rows>(int64_t first) {
+    LinesAhead ahead(weights, groups_of_rows(n, most_rows) * (columns / 4));
+    for_rows<most_rows>(n, [&]<int n_rows>(int64_t first) {
         const float* rows[n_rows];
         for (int i = 0; i < n_rows; ++i) rows[i] = static_cast<const float*>(x[first + i]) + column;
         multiply_values<n_rows>(reinterpret_cast<const float*>(panel), used, rows, ahead,
