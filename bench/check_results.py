@@ -223,7 +223,8 @@ def llama_cpp_disagrees(document):
     seen = set()
     for run in document["runs"]:
         for result in run["results"]:
-            case = (run["model"], run["layers"], run["threads"], run.get("op_offload", True), result["polling"])
+            case = (run["model"], run["layers"], run["threads"], run.get("gpu"), run.get("op_offload", True),
+                    result["polling"])
             if case in seen:
                 yield f"{case} twice"
             seen.add(case)

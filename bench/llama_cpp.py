@@ -165,6 +165,8 @@ def main():
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--commit", default="")
     options = parser.parse_args()
+    if options.no_op_offload and not options.gpu:
+        parser.error("--no-op-offload without --gpu says nothing")
     folder = options.libraries or packages.libraries(os.environ["PACKAGES"], options.version)
     with tempfile.TemporaryDirectory() as temporary:
         path = f"{temporary}/model.gguf"

@@ -141,6 +141,42 @@ TEST(GemmAvx2, CodesAreMultipliedAsWordsAndValuesAsFloat32) {
     }
 }
 
+// The gemv adds four products of codes of six bits and less in 16 bits, with both parts of an
+// activation at the ends of their range.
+TEST(GemmAvx2, TheLargestWordsOfTheGemvFit) {
+    if (!has_avx2()) GTEST_SKIP() << "no AVX2";
+    constexpr int64_t rows = 8, columns = 512;
+    struct Codes {
+        const char* format;
+        size_t first, last;  // bytes of a block; the others are scales
+    };
+    for (const Codes& codes : {Codes{"q6_k", 0, 192}, Codes{"q3_k", 0, 96}, Codes{"q4_k", 16, 144},
+                               Codes{"q5_1", 4, 24}, Codes{"mxfp4_gguf", 1, 17}})
+        for (const std::byte code : {std::byte{0x11}, std::byte{0x77}, std::byte{0xFF}}) {
+            const FormatTraits& traits = test::format_named(codes.format);
+            Weights weights(traits, rows, columns);
+            const MatrixBytes bytes = matrix_bytes(traits, traits.format, rows, columns);
+            std::vector<std::byte> data(weights.matrix.data, weights.matrix.data + bytes.data);
+            for (size_t at = 0; at < data.size(); ++at) {
+                const size_t in_block = at % static_cast<size_t>(traits.block_bytes);
+                if (in_block >= codes.first && in_block < codes.last) data[at] = code;
+            }
+            weights.matrix.data = data.data();
+            weights.values = test::decode_all(weights.matrix, traits);
+            Activations x(Arithmetic::gemv_avx2, traits.format, MOE_TYPE_F16, 2, columns, 0,
+                          Way::rows);
+            ASSERT_EQ(x.rows.quantization.parts, 2) << codes.format;
+            // 32384 of 32512 has the parts 127 and -128, 32383 has 126 and 127.
+            for (size_t i = 0; i < x.x.size(); ++i)
+                x.x[i] = i % 32 == 0 ? 1.0f : (i / 64 % 2 ? 32384.0f : -32383.0f) / 32512.0f;
+            x.quantize(Arithmetic::gemv_avx2, 2, columns);
+            EXPECT_LT(moe_test::worst_row_error(project(Arithmetic::gemv_avx2, weights, x, 2),
+                                                exact(weights, x.x, 2), rows),
+                      1e-4)
+                << codes.format << " " << static_cast<int>(code);
+        }
+}
+
 // All codes at an end of their range under the largest activations: sums of 32 columns are exact.
 TEST(GemmAvx2, TheLargestSumsFit) {
     if (!has_avx2()) GTEST_SKIP() << "no AVX2";

@@ -1,7 +1,7 @@
 // Products of bfloat16 panels with bfloat16 activations for AVX-512 with BF16: two columns of a
 // weight row and of an activation row are multiplied and added at once. A panel is
 // [columns / 2, 16, 2] bfloat16, then, where the format has them, scales [columns / 32, 16]
-// float32.
+// float32. That of bf16 weights says where they are (Bf16Panel), but for the tiles of AMX.
 //
 // Weights that bfloat16 holds are exact: those of bf16, and of fp8 before its scales. The values of
 // a codebook are rounded. For the tiles of AMX, which add up columns under different scales, all

@@ -183,10 +183,10 @@ struct GemvWeights {
     const uint8_t* places;   // of columns in its order (ColumnOrders)
     const uint8_t* ordered;  // the columns in its order
 
-    // What gemm kernels ask memory for while they multiply a panel: of each row of the next one so
-    // many bytes, as the rows lie; null: nothing.
+    // The next panel, which gemm kernels prefetch while they multiply one: so many rows, and bytes
+    // of each; null: there is none.
     const std::byte* ahead;
-    int64_t ahead_bytes;
+    int64_t ahead_rows, ahead_bytes;
 
     int32_t bits;          // of the codes of pack
     int64_t rows;          // from row 0 to the last one that may be read

@@ -164,6 +164,7 @@ class GemvMatrix {
         const auto bytes = [&](int64_t columns) { return matrix_.row_stride * columns / whole; };
         part.weights.ahead = part.weights.data + first * part.weights.row_stride + bytes(column);
         part.weights.ahead_bytes = bytes(std::min(panel_columns, weights_.columns - column));
+        part.weights.ahead_rows = std::min(panel_rows, part.weights.rows - first);
     }
     // Panel i of a tile; where the tile has fewer rows, nobody reads the sums of the panel.
     void make_panel(const Part& part, int64_t i, int64_t column, int64_t columns,
@@ -191,12 +192,10 @@ class GemvMatrix {
     // W x = W' (x * scale): row by row of x, which is multiplied and quantized again.
     void multiply_scaled(const InputRows<float>& rows, const Tile& tile, float* scratch,
                          float* out) const {
-        Quantization how{rows.quantization.parts, bit_of(order_of(format_))};
-        how.has_low_sums = rows.quantization.has_low_sums;
+        const Quantization how{rows.quantization.parts, bit_of(order_of(format_))};
         auto* integers = reinterpret_cast<std::byte*>(scratch + matrix_.columns);
         GemvWeights weights = weights_;
         weights.x_offset = 0;
-        weights.x_low_sums = offset_of_low_sums(matrix_.columns, how);
         for (int64_t i = 0; i < tile.n; ++i) {
             const float* row = rows.row(tile.row + i);
             for (int64_t k = 0; k < matrix_.columns; ++k)
