@@ -18,7 +18,7 @@ class PeerLayer {
     // Seconds of a call with set `set` of the weights and these ids, every slot weighted by
     // slot_weight. Its threads are awake when the time begins.
     virtual double forward(size_t set, const std::vector<int32_t>& ids) = 0;
-    // Of the last call, [n_tokens, hidden].
+    // The output of the last call, [n_tokens, hidden].
     virtual std::vector<float> out() const = 0;
     // Lets its threads sleep until the next call, so that others are measured without them.
     virtual void rest() = 0;

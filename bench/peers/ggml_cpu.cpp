@@ -133,8 +133,7 @@ void GgmlCpuWeights::put(Tensor* tensor, void* memory, size_t bytes) {
 }  // namespace
 
 std::string GgmlPeer::format(const std::string& ours) const {
-    const std::string theirs = ggml_format(ours);
-    return !theirs.empty() && has_ggml_types(library_.api(), theirs) ? theirs : "";
+    return ggml_format_of(library_.api(), ours);
 }
 
 std::unique_ptr<PeerWeights> GgmlPeer::weights(const ExpertWeights& weights) const {

@@ -104,11 +104,13 @@ std::string ggml_format(const std::string& format) {
     return name;
 }
 
-bool has_ggml_types(const ggml::SharedApi& api, const std::string& format) {
-    const ExpertFormats of = expert_formats(format);
+std::string ggml_format_of(const ggml::SharedApi& api, const std::string& format) {
+    const std::string theirs = ggml_format(format);
+    if (theirs.empty()) return "";
+    const ExpertFormats of = expert_formats(theirs);
     for (const std::string& one : {of.gate, of.up, of.down})
-        if (find_type(api, one) < 0) return false;
-    return true;
+        if (find_type(api, one) < 0) return "";
+    return theirs;
 }
 
 int ggml_type(const ggml::SharedApi& api, const std::string& format) {

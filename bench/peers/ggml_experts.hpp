@@ -12,8 +12,8 @@ namespace moe::bench {
 // The format in which ggml has the values of one of libmoe's, by libmoe's name: itself, or for
 // mxfp4 and nvfp4 the blocks of GGUF. Empty where ggml has none. Of "a+b" both parts.
 std::string ggml_format(const std::string& format);
-// Whether this ggml has the types of a format of GGUF, of "a+b" both.
-bool has_ggml_types(const ggml::SharedApi& api, const std::string& format);
+// The same of this ggml, which may lack a type of it: empty then, too.
+std::string ggml_format_of(const ggml::SharedApi& api, const std::string& format);
 // ggml's number of a type. Throws where this ggml lacks it.
 int ggml_type(const ggml::SharedApi& api, const std::string& format);
 

@@ -129,8 +129,7 @@ class IkWeights : public GgmlWeights {
 }  // namespace
 
 std::string IkPeer::format(const std::string& ours) const {
-    const std::string theirs = ggml_format(ours);
-    return !theirs.empty() && has_ggml_types(library_->api(), theirs) ? theirs : "";
+    return ggml_format_of(library_->api(), ours);
 }
 
 std::unique_ptr<PeerWeights> IkPeer::weights(const ExpertWeights& weights) const {

@@ -86,7 +86,7 @@ GemmKernels gemm(GemvFormat format, const Quantization& rows) {
     if (!kernels.dequantize) return kernels;
     const bool takes_bf16 = kernels.rows == RowForm::bf16 || rows.bf16_for_all;
     if (rows.has_bf16 && takes_bf16 && may_be_rounded(format)) {
-        // Others need not be panels of values.
+        // The others may be panels that only say where weights are.
         if (kernels.rows == RowForm::bf16) kernels = gemm_avx512bf16(format, true);
         if (kernels.rows == RowForm::integers) kernels.min_rows = min_rows_of_integers;
         kernels.round = panel_round(kernels);

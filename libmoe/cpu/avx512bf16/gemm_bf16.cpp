@@ -36,6 +36,9 @@
 namespace moe::cpu {
 namespace {
 
+// Activation rows at a time: a sum for each, or four beside four weight rows.
+constexpr int rows_of_panels = 8, rows_in_place = 6;
+
 struct Bf16Rows {
     uint16_t values[panel_rows][panel_columns + 32];
     float scales[panel_rows][panel_columns / 16];
@@ -119,8 +122,8 @@ template <bool has_scales>
 void multiply_bf16_panel(const std::byte* panel, const GemvWeights& weights, int64_t column,
                          int64_t columns, const void* const* x, int64_t n, float* sums) {
     const auto* scales = reinterpret_cast<const float*>(panel + columns * panel_rows * 2);
-    LinesAhead ahead(weights, groups_of_rows(n, 8) * (columns / 32));
-    for_rows<8>(n, [&]<int n_rows>(int64_t first) {
+    LinesAhead ahead(weights, groups_of_rows(n, rows_of_panels) * (columns / 32));
+    for_rows<rows_of_panels>(n, [&]<int n_rows>(int64_t first) {
         const uint16_t* rows[n_rows];
         for (int i = 0; i < n_rows; ++i) rows[i] = bf16_of_row(x[first + i], weights) + column;
         multiply_bf16<has_scales, n_rows>(panel, scales, columns, rows, ahead,
@@ -192,8 +195,8 @@ MOE_INLINE void multiply_bf16_rows(const std::byte* weights, int64_t stride, int
 void multiply_rows_of_bf16(const std::byte* panel, const GemvWeights& weights, int64_t column,
                            int64_t columns, const void* const* x, int64_t n, float* sums) {
     const auto& all = *reinterpret_cast<const Bf16Panel*>(panel);
-    LinesAhead ahead(weights, groups_of_rows(n, 6) * (columns / 32 * panel_rows / 4));
-    for_rows<6>(n, [&]<int n_rows>(int64_t first) {
+    LinesAhead ahead(weights, groups_of_rows(n, rows_in_place) * (columns / 32 * panel_rows / 4));
+    for_rows<rows_in_place>(n, [&]<int n_rows>(int64_t first) {
         const uint16_t* rows[n_rows];
         for (int i = 0; i < n_rows; ++i) rows[i] = bf16_of_row(x[first + i], weights) + column;
         for (int64_t j = 0; j < panel_rows; j += 4)

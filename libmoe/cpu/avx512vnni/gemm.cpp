@@ -68,7 +68,7 @@ MOE_INLINE void multiply_parts(const std::byte* codes, const QuantizedRow* rows,
     }
 }
 
-// Of group g of the 64 columns from k on.
+// An activation row has these for group g of the 64 columns from k on.
 struct ScaleAndSum {
     const float *scale, *sum;
 };

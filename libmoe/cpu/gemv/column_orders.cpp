@@ -32,10 +32,8 @@ constexpr int two_bit_rows(int k) {
 constexpr ColumnOrders make_orders() {
     ColumnOrders orders{};
     const auto set = [&orders](ColumnOrder order, int (*place_of)(int)) {
-        for (int k = 0; k < quantized_step; ++k) {
+        for (int k = 0; k < quantized_step; ++k)
             orders.column[static_cast<int>(order)][place_of(k)] = static_cast<uint8_t>(k);
-            orders.place[static_cast<int>(order)][k] = static_cast<uint8_t>(place_of(k));
-        }
     };
     set(ColumnOrder::natural, natural);
     set(ColumnOrder::halves_of_32, halves<32>);

@@ -147,10 +147,9 @@ int64_t offset_of_words(int64_t columns, const Quantization& how);
 int64_t offset_of_bf16(int64_t columns, const Quantization& how);
 int64_t offset_of_low_sums(int64_t columns, const Quantization& how);
 
-// column[o][i] is the column in place i of 256 in order o, and place[o][k] the place of column k.
+// column[o][i] is the column in place i of 256 in order o.
 struct ColumnOrders {
     uint8_t column[static_cast<int>(ColumnOrder::count)][quantized_step];
-    uint8_t place[static_cast<int>(ColumnOrder::count)][quantized_step];
 };
 extern const ColumnOrders column_orders;
 
@@ -180,8 +179,7 @@ struct GemvWeights {
     int64_t x_bf16_low;      // the same to what that rounded off
     int64_t x_words;         // bytes from the integers of a quantized row to its words
     int64_t x_low_sums;      // bytes from a quantized row to the sums of its low parts
-    const uint8_t* places;   // of columns in its order (ColumnOrders)
-    const uint8_t* ordered;  // the columns in its order
+    const uint8_t* ordered;  // the columns in its order (ColumnOrders)
 
     // The next panel, which gemm kernels prefetch while they multiply one: so many rows, and bytes
     // of each; null: there is none.

@@ -336,6 +336,11 @@ bool move_to_part(const Matrix& matrix, GemvFormat format, GemvWeights& out) {
     }
 }
 
+bool has_row_stride(const moe_format& format) {
+    return format.packing != MOE_PACKING_GPTQ && format.packing != MOE_PACKING_AWQ &&
+           format.packing != MOE_PACKING_NIBBLE_HIGH_FIRST;
+}
+
 }  // namespace
 
 ColumnOrder order_of(GemvFormat format) {
@@ -386,7 +391,7 @@ int64_t padded_columns(int64_t columns) {
     return (columns + quantized_step - 1) / quantized_step * quantized_step;
 }
 
-// Of these AVX-512 looks up integers of two bytes.
+// AVX-512 looks up integers of two bytes for these.
 bool has_integer_codebook(GemvFormat format) {
     return format >= GemvFormat::kbit2 && format <= GemvFormat::kbit5;
 }
@@ -411,7 +416,7 @@ Quantization quantization_for(const GemvFamily& family, GemvFormat format, const
     if (!use.for_panels) return how;
     // Panels may take integers where the gemv takes float32 rows.
     if (gemm_kernels(family, format, {parts, 0, false, true}).rows == RowForm::words)
-        return {parts, how.orders, false, true, false, false, false, how.has_low_sums};
+        return {parts, how.orders, false, true};
     const auto form = [&](bool has_bf16, bool for_all) {
         return gemm_kernels(family, format,
                             {how.parts, how.orders, has_bf16, false, false, false, for_all})
@@ -473,14 +478,8 @@ bool describe_gemv_weights(const Matrix& matrix, GemvFormat format, GemvWeights&
     out.bits = source.bits;
     out.rows = matrix.rows;
     out.column_phase = column_phase_of(matrix);
-    out.places = column_orders.place[static_cast<int>(order_of(format))];
     out.ordered = column_orders.column[static_cast<int>(order_of(format))];
     return out.column_phase % 32 == 0 && move_to_part(matrix, format, out);
-}
-
-bool has_row_stride(const moe_format& format) {
-    return format.packing != MOE_PACKING_GPTQ && format.packing != MOE_PACKING_AWQ &&
-           format.packing != MOE_PACKING_NIBBLE_HIGH_FIRST;
 }
 
 bool rows_are_contiguous(const Matrix& matrix) {

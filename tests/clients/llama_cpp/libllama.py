@@ -24,7 +24,7 @@ _OP_OFFLOAD = 16 + 3
 # In llama_model_params: a flag, then a number that is 0 for reading and 1 for mapping.
 _USE_MMAP = {(0, 9): (65, ctypes.c_bool), (0, 19): (24, ctypes.c_int32)}
 _BUFFERS_BY_NAME, _N_GPU_LAYERS = 8, 16  # in all of them
-# What --cpu-moe keeps from a GPU.
+# --cpu-moe keeps these weights from a GPU.
 _EXPERTS = rb"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
 
 _TYPE_F32, _DEVICE_TYPE_GPU = 0, 1
