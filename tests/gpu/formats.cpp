@@ -1,5 +1,6 @@
 #include "formats.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -152,11 +153,31 @@ Floats make_codebook(int32_t bits, uint64_t seed) {
     return values;
 }
 
+// Of 29 blocks of 256 columns one has the factor zero, and one a negative factor or none but for
+// the minima.
+constexpr size_t block_cycle = 29, zero_block = 2, other_block = 4;
+
 // Blocks of ggml: random codes, signs and scales after a float16 factor, a power of two.
 void fill_blocks(FormatBuffers& matrix, size_t block_bytes, float spread) {
     const auto factor = static_cast<uint16_t>((std::ilogb(spread / 80) + 15) << 10);
-    for (size_t i = 0; i < matrix.data.size(); i += block_bytes)
-        std::memcpy(&matrix.data[i], &factor, sizeof factor);
+    for (size_t i = 0; i < matrix.data.size() / block_bytes; ++i) {
+        const size_t number = i % block_cycle;
+        const unsigned own =
+            number == zero_block ? 0u : factor | (number == other_block ? 0x8000u : 0u);
+        const auto bits = static_cast<uint16_t>(own);
+        std::memcpy(&matrix.data[i * block_bytes], &bits, sizeof bits);
+    }
+}
+
+// Blocks of zeros, and of one value: then types with minima have no scale but a minimum.
+void make_even_blocks(Floats& source, float value) {
+    constexpr size_t columns = 256;
+    for (size_t i = 0; i < source.size() / columns; ++i) {
+        const size_t number = i % block_cycle;
+        if (number == zero_block || number == other_block)
+            std::fill_n(source.begin() + static_cast<ptrdiff_t>(i * columns), columns,
+                        number == zero_block ? 0.0f : value);
+    }
 }
 
 // How far codes lie from zero, about.
@@ -377,6 +398,7 @@ FormatBuffers random_matrix(const moe_format& format, int64_t rows, int64_t colu
     if (is_written(format)) {
         Floats source = normal(rows * columns, seed, spread);
         for (float& value : source) value += middle;
+        if (format.type == MOE_TYPE_GGUF) make_even_blocks(source, middle - spread / 2);
         quantize(format, source, rows, columns, matrix);
         return matrix;
     }

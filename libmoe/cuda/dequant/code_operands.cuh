@@ -6,7 +6,8 @@
 //
 //   bfloat16   a code is code * 2^-133, exact up to 256. The scale makes up for 2^85 of it, the
 //              residual scale for 2^48: scales up to 2^42 then stay in the range of bfloat16. A
-//              scale is two numbers, because rounded to eight bits it would cost a third more error
+//              scale is two numbers, because rounded to eight bits it would cost a third more
+//              error; one number where it has no more bits
 //   float16    a code is 1024 + code; values are multiplied by 64, because small scales would
 //              lose bits
 //
@@ -45,8 +46,9 @@ class CodePairs {
     }
 };
 
-template <Operand operand>
-class CodeOperands : public CodePairs<operand, CodeOperands<operand>> {
+// exact_scale: a scale has as few bits as an operand, so that it is one number.
+template <Operand operand, bool exact_scale = operand == Operand::f16>
+class CodeOperands : public CodePairs<operand, CodeOperands<operand, exact_scale>> {
   public:
     using CodePairs<operand, CodeOperands>::base;
     static constexpr float residual = operand == Operand::bf16 ? 0x1p48f : 0x1p-6f;
@@ -59,8 +61,7 @@ class CodeOperands : public CodePairs<operand, CodeOperands<operand>> {
         constexpr float multiplier = operand == Operand::bf16 ? 0x1p85f : 1.0f / residual;
         const float of_unit = scale * (multiplier / static_cast<float>(unit));
         scale_ = pair_of(of_unit);
-        if constexpr (operand == Operand::bf16)
-            scale_low_ = pair_of(of_unit - __uint_as_float(scale_ << 16));
+        if constexpr (!exact_scale) scale_low_ = pair_of(of_unit - __uint_as_float(scale_ << 16));
     }
 
     // The middle of the codes becomes their zero point, with the minimum changed to suit, so that
@@ -74,8 +75,7 @@ class CodeOperands : public CodePairs<operand, CodeOperands<operand>> {
     __device__ __forceinline__ uint32_t operator()(uint32_t pair) const {
         constexpr uint32_t ones = operand == Operand::bf16 ? 0x3F803F80u : 0x3C003C00u;
         const uint32_t level = multiply_add<operand>(pair, ones, minus_zero_);
-        if constexpr (operand == Operand::f16)
-            return multiply_add<operand>(level, scale_, minus_minimum_);
+        if constexpr (exact_scale) return multiply_add<operand>(level, scale_, minus_minimum_);
         const uint32_t rest = multiply_add<operand>(level, scale_low_, minus_minimum_);
         return multiply_add<operand>(level, scale_, rest);
     }

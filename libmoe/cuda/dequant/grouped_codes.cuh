@@ -37,11 +37,12 @@ struct GroupedCodes : GroupedCodeBase<packed> {
         uint32_t codes[bits];
         std::conditional_t<is_symmetric, RowScales, RowAffine> factors;
     };
-    template <Operand operand = Operand::bf16>
+    template <Operand operand = Operand::bf16, bool exact_scale = operand == Operand::f16>
     static __device__ __forceinline__ void dequantize(const Words& words, const NoTable&,
                                                       uint32_t (&a)[16]) {
-        const CodeOperands<operand> rows[2] = {row_operands<operand>(words.factors, 0, 1),
-                                               row_operands<operand>(words.factors, 1, upper_unit)};
+        using Operands = CodeOperands<operand, exact_scale>;
+        const Operands rows[2] = {row_operands<Operands>(words.factors, 0, 1),
+                                  row_operands<Operands>(words.factors, 1, upper_unit)};
 #pragma unroll
         for (int j = 0; j < 4; ++j) step(words, rows, j, a + 4 * j);
     }
@@ -81,9 +82,9 @@ struct GroupedCodes : GroupedCodeBase<packed> {
             }
         }
     }
-    template <Operand operand>
-    static __device__ __forceinline__ CodeOperands<operand> row_operands(
-        const decltype(Words::factors)& factors, int row, int unit) {
+    template <class Operands>
+    static __device__ __forceinline__ Operands row_operands(const decltype(Words::factors)& factors,
+                                                            int row, int unit) {
         if constexpr (is_symmetric)
             return {row == 0 ? factors.first : factors.second, Codes::zero, unit};
         else
@@ -122,6 +123,10 @@ struct SuperblockKeptScales {
 #pragma unroll
             for (uint32_t odd = 0; odd < 2; ++odd) of[odd] = Scales(row, 2 * odd + (t >> 1));
         }
+    }
+    __device__ __forceinline__ float2 take_units() {
+        if constexpr (!of_16) moe::cuda::take_units(of[1].factor);
+        return moe::cuda::take_units(of[0].factor);
     }
     __device__ __forceinline__ auto of_block(uint32_t block) const {
         const auto number = static_cast<int>(block);

@@ -4,6 +4,7 @@
 
 #include "libmoe/cuda/dequant/code_operands.cuh"
 #include "libmoe/cuda/dequant/iq.cuh"
+#include "libmoe/cuda/dequant/row_scales.cuh"
 
 namespace moe::cuda {
 
@@ -37,6 +38,9 @@ struct GroupedIq : GroupedCodeBase<packed> {
                 factor[half] =
                     f16_value(load_shared_2(row + 8 * half * row_bytes)) * Names::scale_unit;
         }
+        __device__ __forceinline__ float2 take_units() {
+            return moe::cuda::take_units(factor);
+        }
     };
     static __device__ __forceinline__ Words load(uint32_t, const KeptScales& scales, uint32_t lane,
                                                  uint32_t block) {
@@ -51,12 +55,12 @@ struct GroupedIq : GroupedCodeBase<packed> {
         }
         return words;
     }
-    template <Operand operand = Operand::bf16>
+    template <Operand operand = Operand::bf16, bool exact_scale = operand == Operand::f16>
     static __device__ __forceinline__ void dequantize(const Words& words, const Table& table,
                                                       uint32_t (&a)[16]) {
 #pragma unroll
         for (int row = 0; row < 2; ++row) {
-            const CodeOperands<operand> operands(words.scale[row], 128);
+            const CodeOperands<operand, exact_scale> operands(words.scale[row], 128);
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
                 const uint2 two = Tables::levels(table.at, words.row[row], i);

@@ -68,6 +68,9 @@ struct Q4kKeptScales {
         factor = {{f16_value(codes.d[0]), f16_value(codes.d[1])},
                   {f16_value(codes.d[0] >> 16), f16_value(codes.d[1] >> 16)}};
     }
+    __device__ __forceinline__ float2 take_units() {
+        return moe::cuda::take_units(factor);
+    }
     __device__ __forceinline__ RowAffine of_block(uint32_t block) const {
         const bool late = block & 2;
         const uint32_t shift = 8 * (block & 1);

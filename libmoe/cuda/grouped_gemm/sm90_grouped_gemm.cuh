@@ -56,6 +56,11 @@ __device__ __forceinline__ void run_mainloop(const LaneWork& work,
     } else if (work.work_tile.width <= Shape::most_rows_by_warp) {
         run(WarpMainloop<Dequant, Shape>(work, pipeline, codebooks));
     } else {
+        if constexpr (has_superblock_units<Dequant>) {
+            if (!work.gemm.batch_invariant)
+                return run(WarpgroupMainloop<InSuperblockUnits<Dequant>, Shape>(work, pipeline,
+                                                                                codebooks));
+        }
         run(WarpgroupMainloop<Dequant, Shape>(work, pipeline, codebooks));
     }
 }

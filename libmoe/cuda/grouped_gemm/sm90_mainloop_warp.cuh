@@ -90,17 +90,19 @@ struct WarpMainloop {
         }
     }
 
-    // Multiplies the n blocks of a stage; `block` is the first.
-    template <int width>
-    __device__ __forceinline__ void stage(const typename Dequant::Table& table,
-                                          float (&d)[width / 8][4], uint32_t block, uint32_t n) {
-        const uint32_t data = pipeline.data(), at = tile.begin_of(data, block);
-        typename Dequant::Words words = tile.load(at, 0, block);
+    // Multiplies the n blocks of a stage; `block` is the first. Calls begin(block) before each.
+    template <int width, class Tile, class Begin>
+    __device__ __forceinline__ void stage(Tile& from, const typename Dequant::Table& table,
+                                          float (&d)[width / 8][4], uint32_t block, uint32_t n,
+                                          Begin begin) {
+        const uint32_t data = pipeline.data(), at = from.begin_of(data, block);
+        typename Dequant::Words words = from.load(at, 0, block);
         for (uint32_t i = 0; i < n; ++i) {
             const uint32_t next = i + 1 < n ? i + 1 : i;
-            const typename Dequant::Words ahead = tile.load(at, next, block + next);
+            const typename Dequant::Words ahead = from.load(at, next, block + next);
+            begin(block + i);
             uint32_t a[16];
-            tile.dequantize(words, table, at, i, block + i, a);
+            from.dequantize(words, table, at, i, block + i, a);
             multiply<width>(d, a, data + i * width * 128);
             words = ahead;
         }
@@ -144,30 +146,67 @@ struct WarpMainloop {
         run_width<16>(accum, n_blocks);
     }
 
+    // Accumulators of a superblock type are in units of the superblock's factor.
     template <int width>
     __device__ __forceinline__ void run_width(Accumulators<Shape>& accum, uint32_t n_blocks) {
         const typename Dequant::Table table(codebook.values);
         float d[width / 8][4] = {};
-        each_stage(n_blocks, [&](uint32_t block, uint32_t n) { stage<width>(table, d, block, n); });
+        if constexpr (has_superblock_units<Dequant>) {
+            StagedTile<InSuperblockUnits<Dequant>, Shape> in_units(tile);
+            AccumulatorUnits units;
+            const auto scale_all = [&](const float2& factors) {
+#pragma unroll
+                for (int i = 0; i < width / 8; ++i) scale_rows(d[i], factors);
+            };
+            each_stage(n_blocks, [&](uint32_t first, uint32_t n) {
+                stage<width>(in_units, table, d, first, n, [&](uint32_t block) {
+                    if (block % 4 == 0) scale_all(units.change(in_units.kept.units));
+                });
+            });
+            scale_all(units.of_rows);
+        } else {
+            each_stage(n_blocks, [&](uint32_t block, uint32_t n) {
+                stage<width>(tile, table, d, block, n, [](uint32_t) {});
+            });
+        }
 #pragma unroll
         for (int i = 0; i < width / 2; ++i) accum[i] = d[i / 4][i % 4];
     }
 };
 
-// Mainloop for a grid whose groups are whole blocks of 64 k: the scales of a block are applied to
-// its accumulators.
+// Mainloop for a grid whose groups are whole blocks of 64 k. Operands are levels. Accumulators of
+// integers are in units of the scale of their group; with those of a codebook that was slower than
+// a sum for each block (bench/notes/grouped_gemm.md).
 template <class Dequant, class Shape, int width>
 struct WholeGroups {
     using Words = typename Dequant::Words;
+    static constexpr bool in_units = !has_codebook(Dequant::type);
 
     WarpMainloop<Dequant, Shape>& mainloop;
     typename Dequant::Values values;
     typename Dequant::LevelScales scales;
+    AccumulatorUnits units;
     float d[width / 8][4] = {};
 
     __device__ explicit WholeGroups(WarpMainloop<Dequant, Shape>& mainloop_)
         : mainloop(mainloop_),
           values(mainloop_.codebook.values, mainloop_.codebook.pairs, mainloop_.tile.lane) {}
+
+    __device__ __forceinline__ void scale(const float2& factors) {
+#pragma unroll
+        for (int i = 0; i < width / 8; ++i) scale_rows(d[i], factors);
+    }
+
+    __device__ __forceinline__ void add(const uint32_t (&a)[16], uint32_t rows) {
+        if constexpr (in_units) return mainloop.template multiply<width>(d, a, rows);
+        float c[width / 8][4] = {};
+        mainloop.template multiply<width>(c, a, rows);
+        const RowFactors factors = scales.factors();
+#pragma unroll
+        for (int e = 0; e < width / 2; ++e)
+            d[e / 4][e % 4] =
+                fmaf(c[e / 4][e % 4], factors.of_product[e >> 1 & 1], d[e / 4][e % 4]);
+    }
 
     __device__ __forceinline__ void stage(uint32_t block, uint32_t n) {
         const uint32_t data = mainloop.pipeline.data();
@@ -176,25 +215,21 @@ struct WholeGroups {
         for (uint32_t i = 0; i < n; ++i) {
             const uint32_t next = min(i + 1, n - 1);
             const Words ahead = mainloop.tile.load(at, next, block + next);
-            mainloop.tile.keep_scales(scales, at, i, block + i);
+            const bool begins = mainloop.tile.keep_scales_of_group(scales, at, block + i);
+            if (in_units && begins) scale(units.change(accumulator_units(scales.factors())));
             uint32_t a[16];
 #pragma unroll
             for (int j = 0; j < 4; ++j) Dequant::spread(words, values, scales, j, a + 4 * j);
-            float c[width / 8][4] = {};
-            mainloop.template multiply<width>(c, a, data + i * width * 128);
-            const RowFactors factors = scales.factors();
-#pragma unroll
-            for (int e = 0; e < width / 2; ++e)
-                d[e / 4][e % 4] =
-                    fmaf(c[e / 4][e % 4], factors.of_product[e >> 1 & 1], d[e / 4][e % 4]);
+            add(a, data + i * width * 128);
             words = ahead;
         }
     }
 
     __device__ __forceinline__ void run(Accumulators<Shape>& accum, uint32_t n_blocks) {
         mainloop.each_stage(n_blocks, [&](uint32_t block, uint32_t n) { stage(block, n); });
+        scale(units.after_levels<Dequant>());
 #pragma unroll
-        for (int i = 0; i < width / 2; ++i) accum[i] = d[i / 4][i % 4] * without_residual<Dequant>;
+        for (int i = 0; i < width / 2; ++i) accum[i] = d[i / 4][i % 4];
     }
 };
 

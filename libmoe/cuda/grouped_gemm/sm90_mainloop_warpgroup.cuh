@@ -10,9 +10,9 @@
 //
 // 1. Wait for a stage's full barrier.
 // 2. Per block of 64 k: dequantize to A fragments, issue wgmma, load the words of the next block,
-//    wait for wgmma. A grid of a codebook whose groups are whole blocks has A fragments without
-//    scales, and the accumulators follow the scales of the groups; not where bits must be those of
-//    the wide mainloop, too.
+//    wait for wgmma. A grid whose groups are whole blocks has A fragments without scales, and a
+//    superblock type has them without the superblock's factor: the accumulators follow those. Not
+//    where bits must be those of the wide mainloop, too.
 // 3. Arrive at the stage's empty barrier.
 #pragma once
 
@@ -37,50 +37,51 @@ struct ScaledFragments {
     __device__ __forceinline__ void finish(float (&)[width / 2]) {}
 };
 
-// Those of a grid whose groups are whole blocks, without scales. The accumulators are in units of
-// the scale of their group: where the next one begins, they are brought to its unit.
+// Those of a superblock type in units of the superblock's factor, and so the accumulators.
+template <class Dequant, class Shape, int width>
+struct UnitFragments {
+    StagedTile<Dequant, Shape>& tile;
+    typename Dequant::Table table;
+    AccumulatorUnits units;
+
+    __device__ UnitFragments(StagedTile<Dequant, Shape>& tile_, const Codebooks& codebook)
+        : tile(tile_), table(codebook.values) {}
+    __device__ __forceinline__ void dequantize(const typename Dequant::Words& words, uint32_t at,
+                                               uint32_t i, uint32_t block, uint32_t (&a)[16],
+                                               float (&c)[width / 2]) {
+        if (block % 4 == 0) scale_rows(c, units.change(tile.kept.units));
+        tile.dequantize(words, table, at, i, block, a);
+    }
+    __device__ __forceinline__ void finish(float (&c)[width / 2]) { scale_rows(c, units.of_rows); }
+};
+
+// Those of a grid whose groups are whole blocks, without scales. Accumulators are in units of the
+// scale of their group.
 template <class Dequant, class Shape, int width>
 struct LevelFragments {
     StagedTile<Dequant, Shape>& tile;
     typename Dequant::Values values;
     typename Dequant::LevelScales scales;
-    float unit[2] = {1.0f, 1.0f};  // of rows g and g + 8
+    AccumulatorUnits units;
 
     __device__ LevelFragments(StagedTile<Dequant, Shape>& tile_, const Codebooks& codebook)
         : tile(tile_), values(codebook.values, codebook.pairs, tile_.lane) {}
     __device__ __forceinline__ void dequantize(const typename Dequant::Words& words, uint32_t at,
-                                               uint32_t i, uint32_t block, uint32_t (&a)[16],
+                                               uint32_t, uint32_t block, uint32_t (&a)[16],
                                                float (&c)[width / 2]) {
-        if (block >= tile.kept_until) {
-            tile.keep_scales(scales, at, i, block);
-            change_unit(c);
-        }
+        if (tile.keep_scales_of_group(scales, at, block))
+            scale_rows(c, units.change(accumulator_units(scales.factors())));
 #pragma unroll
         for (int j = 0; j < 4; ++j) Dequant::spread(words, values, scales, j, a + 4 * j);
     }
     __device__ __forceinline__ void finish(float (&c)[width / 2]) {
-#pragma unroll
-        for (int i = 0; i < width / 2; ++i) c[i] *= unit[i >> 1 & 1] * without_residual<Dequant>;
+        scale_rows(c, units.after_levels<Dequant>());
     }
+};
 
-  private:
-    // A scale of zero is a very small one, whose products vanish beside all others. Sums of levels
-    // below 2^22 times the largest float16 over it are finite.
-    static constexpr float least_unit = 0x1p-90f;
-
-    __device__ __forceinline__ void change_unit(float (&c)[width / 2]) {
-        const RowFactors factors = scales.factors();
-        float ratio[2];
-#pragma unroll
-        for (int row = 0; row < 2; ++row) {
-            const float scale = factors.of_product[row];
-            const float next = fabsf(scale) < least_unit ? least_unit : scale;
-            ratio[row] = __fdividef(unit[row], next);
-            unit[row] = next;
-        }
-#pragma unroll
-        for (int i = 0; i < width / 2; ++i) c[i] *= ratio[i >> 1 & 1];
-    }
+template <class Dequant>
+constexpr bool has_level_scales = requires {
+    typename Dequant::LevelScales;
 };
 
 template <class Dequant, class Shape>
@@ -148,12 +149,14 @@ struct WarpgroupMainloop {
     }
 
     __device__ __forceinline__ void run(Accumulators<Shape>& accum, uint32_t n_blocks, int32_t) {
-        // In kernels of integers this would make the loops of few rows spill, and gain nothing.
-        if constexpr (type == PackedType::grid_codebook) {
+        if constexpr (has_level_scales<Dequant>) {
             if (tile.packed.records.are_whole && !is_batch_invariant)
                 return run_with<LevelFragments>(accum, n_blocks);
         }
-        run_with<ScaledFragments>(accum, n_blocks);
+        if constexpr (requires { tile.kept.units; })
+            return run_with<UnitFragments>(accum, n_blocks);
+        else
+            return run_with<ScaledFragments>(accum, n_blocks);
     }
 };
 

@@ -6,7 +6,8 @@
 // producer and consumers advance through the same stages, and the producer begins with phase 1.
 #pragma once
 
-#include "libmoe/cuda/dequant/grouped_blocks.cuh"
+#include "libmoe/cuda/dequant/row_scales.cuh"
+#include "libmoe/cuda/dequant/superblock_units.cuh"
 #include "libmoe/cuda/device/bulk_copy.cuh"
 #include "libmoe/cuda/device/mbarrier.cuh"
 #include "libmoe/cuda/grouped_gemm/sm90_epilogue.cuh"
@@ -86,6 +87,35 @@ struct Codebooks {
 template <class Dequant>
 constexpr float without_residual = 1.0f / Dequant::residual_scale;
 
+// The units that accumulators of rows g and g + 8 are in.
+struct AccumulatorUnits {
+    float2 of_rows{1.0f, 1.0f};
+
+    // Returns the factors that bring accumulators to the units `next`, which accumulator_unit made.
+    __device__ __forceinline__ float2 change(const float2& next) {
+        const float2 factors{of_rows.x * fast_reciprocal(next.x),
+                             of_rows.y * fast_reciprocal(next.y)};
+        of_rows = next;
+        return factors;
+    }
+    // The last factors of accumulators whose operands are levels.
+    template <class Dequant>
+    __device__ __forceinline__ float2 after_levels() const {
+        return {of_rows.x * without_residual<Dequant>, of_rows.y * without_residual<Dequant>};
+    }
+};
+
+__device__ __forceinline__ float2 accumulator_units(const RowFactors& scales) {
+    return {accumulator_unit(scales.of_product[0]), accumulator_unit(scales.of_product[1])};
+}
+
+// Accumulators of a thread alternate between the rows in pairs.
+template <int n>
+__device__ __forceinline__ void scale_rows(float (&accum)[n], const float2& factors) {
+#pragma unroll
+    for (int i = 0; i < n; ++i) accum[i] *= i & 2 ? factors.y : factors.x;
+}
+
 // A consumer warp's packed tile in the stages of a work tile.
 template <class Dequant, class Shape>
 struct StagedTile {
@@ -104,6 +134,15 @@ struct StagedTile {
           per_stage(pipeline.blocks_of(width)),
           room(per_stage * width * 128 + work.local_tile() * staged_tile_room(type, per_stage)),
           packed(work.gemm, work.work_tile.expert, work.packed_tile()) {}
+
+    // Of the same packed tile, for another dequantizer of its type.
+    template <class Other>
+    __device__ explicit StagedTile(const StagedTile<Other, Shape>& other)
+        : lane(other.lane),
+          width(other.width),
+          per_stage(other.per_stage),
+          room(other.room),
+          packed(other.packed) {}
 
     // The other members take this as `at`: of the stage at `data`, whose first block is number
     // `first` of the matrix.
@@ -130,17 +169,18 @@ struct StagedTile {
     template <class Kept>
     __device__ __forceinline__ void keep_scales(Kept& to, uint32_t at, uint32_t i, uint32_t block) {
         if constexpr (is_grid(type)) {
-            if (block < kept_until) return;
-            // A group begins with its unit, whose records are right before the codes.
-            kept_until = block + packed.records.group_blocks;
             const int32_t own = packed.records.record(static_cast<int32_t>(lane & 3));
-            to.load(packed.records,
-                    grid_codes(at, block) - static_cast<uint32_t>(packed.records.front_bytes - own),
-                    lane);
+            keep_record(to, at, block, static_cast<uint32_t>(own));
         } else if constexpr (has_superblock(type)) {
             const uint32_t number = Kept::holds_address ? i : block % 4;
             if (number == 0) to.load(scales(at, 0), lane);
         }
+    }
+
+    // The same of a grid whose groups are whole blocks. Returns whether a group begins.
+    template <class Kept>
+    __device__ __forceinline__ bool keep_scales_of_group(Kept& to, uint32_t at, uint32_t block) {
+        return keep_record(to, at, block, 0);
     }
 
     __device__ __forceinline__ typename Dequant::Words load(uint32_t at, uint32_t i,
@@ -166,6 +206,19 @@ struct StagedTile {
         } else {
             Dequant::dequantize(words, table, a);
         }
+    }
+
+  private:
+    // A group begins with its unit, whose records are right before the codes. own: the offset of
+    // this lane's.
+    template <class Kept>
+    __device__ __forceinline__ bool keep_record(Kept& to, uint32_t at, uint32_t block,
+                                                uint32_t own) {
+        if (block < kept_until) return false;
+        kept_until = block + packed.records.group_blocks;
+        const auto front = static_cast<uint32_t>(packed.records.front_bytes);
+        to.load(packed.records, grid_codes(at, block) - front + own, lane);
+        return true;
     }
 };
 
