@@ -155,7 +155,7 @@ Floats make_codebook(int32_t bits, uint64_t seed) {
 
 // Of 29 blocks of 256 columns one has the factor zero, and one a negative factor or none but for
 // the minima.
-constexpr size_t block_cycle = 29, zero_block = 2, other_block = 4;
+constexpr size_t even_columns = 256, block_cycle = 29, zero_block = 2, other_block = 4;
 
 // Blocks of ggml: random codes, signs and scales after a float16 factor, a power of two.
 void fill_blocks(FormatBuffers& matrix, size_t block_bytes, float spread) {
@@ -171,7 +171,7 @@ void fill_blocks(FormatBuffers& matrix, size_t block_bytes, float spread) {
 
 // Blocks of zeros, and of one value: then types with minima have no scale but a minimum.
 void make_even_blocks(Floats& source, float value) {
-    constexpr size_t columns = 256;
+    constexpr size_t columns = even_columns;
     for (size_t i = 0; i < source.size() / columns; ++i) {
         const size_t number = i % block_cycle;
         if (number == zero_block || number == other_block)
@@ -398,7 +398,8 @@ FormatBuffers random_matrix(const moe_format& format, int64_t rows, int64_t colu
     if (is_written(format)) {
         Floats source = normal(rows * columns, seed, spread);
         for (float& value : source) value += middle;
-        if (format.type == MOE_TYPE_GGUF) make_even_blocks(source, middle - spread / 2);
+        if (format.type == MOE_TYPE_GGUF && columns % even_columns == 0)
+            make_even_blocks(source, middle - spread / 2);
         quantize(format, source, rows, columns, matrix);
         return matrix;
     }
