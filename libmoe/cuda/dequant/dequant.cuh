@@ -85,8 +85,6 @@
 //     .load(records, record, lane)
 //                              instead, grids: the shared address of the record of its columns
 //     ::holds_address          superblocks: they are valid as long as the pipeline stage
-//     .take_units()            superblocks that may leave their factor to accumulators
-//                              (superblock_units.cuh)
 //   load(codes, kept, lane, block), load(codes, lane)
 //                              instead: of a superblock, of which `block` is 0 to 3; of a grid
 //   Table                      what dequantize needs of the codebooks of rows g and g + 8, made
