@@ -423,7 +423,9 @@ Quantization quantization_for(const GemvFamily& family, GemvFormat format, const
             .rows;
     };
     // Rows would lose more as bytes than as bfloat16, which the tiles of AMX take faster.
-    const bool is_exact = use.type == MOE_TYPE_BF16;
+    // A latent is not exact in bfloat16: float16 weights keep it in float32.
+    const bool is_exact =
+        use.type == MOE_TYPE_BF16 && !(use.is_computed && format == GemvFormat::f16);
     const bool for_all = family.takes_tiles && ((is_exact && !use.beside_computed) || use.to_int8);
     if ((is_exact || for_all) && use.has_avx512bf16 && form(true, for_all) == RowForm::bf16) {
         how.has_bf16 = true;
