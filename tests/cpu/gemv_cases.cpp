@@ -304,7 +304,7 @@ void Activations::lay_tiles(int64_t n, int64_t columns) {
 }
 
 std::vector<int64_t> tokens_of(Way way, int64_t columns) {
-    if (way == Way::rows) return {1, 2, 3, 4, 7};
+    if (way == Way::rows) return {1, 2, 3, 4, 5, 6, 7};
     // Groups of rows have every size.
     return columns == 256 ? std::vector<int64_t>{1, 2, 3, 4, 5, 6, 7, 131}
                           : std::vector<int64_t>{15};

@@ -243,19 +243,19 @@ GemmKernels gemm_avx512bf16(GemvFormat format, bool scaled) {
                     .rows = RowForm::bf16,
                     .min_rows = 3};
         case GemvFormat::fp8:
-            return bf16_kernels<Fp8Format>(scaled);
+            return bf16_kernels<Fp8Format, 12>(scaled);
         case GemvFormat::kbit2:
         case GemvFormat::kbit2_given:
             return bf16_kernels<KbitFormat<2>>(scaled);
         case GemvFormat::kbit3:
         case GemvFormat::kbit3_given:
-            return bf16_kernels<KbitFormat<3>>(scaled);
+            return bf16_kernels<KbitFormat<3>, 10>(scaled);
         case GemvFormat::kbit4:
         case GemvFormat::kbit4_given:
-            return bf16_kernels<KbitFormat<4>>(scaled);
+            return bf16_kernels<KbitFormat<4>, 10>(scaled);
         case GemvFormat::kbit5:
         case GemvFormat::kbit5_given:
-            return bf16_kernels<KbitFormat<5>>(scaled);
+            return bf16_kernels<KbitFormat<5>, 10>(scaled);
         default:
             return {};
     }
