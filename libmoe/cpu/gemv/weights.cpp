@@ -524,9 +524,11 @@ int64_t copy_nested_scales(const Matrix& matrix, int64_t row, float* out) {
 }
 
 int64_t quantized_row_bytes(int64_t columns, const Quantization& how) {
-    // Rows begin at lines of the cache.
-    const int64_t low_sums = (padded_columns(columns) / 32 * 4 + 63) / 64 * 64;
-    return offset_of_low_sums(columns, how) + (how.has_low_sums ? low_sums : 0);
+    // Rows begin at lines of the cache, but do not meet in its sets.
+    constexpr int64_t line = 64, set_distance = 4096;
+    const int64_t low_sums = (padded_columns(columns) / 32 * 4 + line - 1) / line * line;
+    const int64_t bytes = offset_of_low_sums(columns, how) + (how.has_low_sums ? low_sums : 0);
+    return bytes % set_distance || !bytes ? bytes : bytes + line;
 }
 
 int64_t offset_of_low_sums(int64_t columns, const Quantization& how) {
