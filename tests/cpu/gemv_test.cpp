@@ -273,6 +273,21 @@ TEST(Gemv, LongRowsDoNotDependOnTheCompany) {
                                                       Way::rows, false, 5120));
 }
 
+// Those of a latent were not rounded to the type of x.
+TEST(Gemv, Float16WeightsAreRoundedForExactBfloat16RowsAlone) {
+    if (!has_avx512vnni()) GTEST_SKIP() << "no AVX-512 with VNNI and VBMI";
+    const GemvFamily& family = *gemv_family(Arithmetic::gemv_avx512vnni);
+    const auto form = [&](moe_type type, bool is_computed) {
+        const RowUse use{type, false, true, true, is_computed, is_computed};
+        return gemm_kernels(family, GemvFormat::f16, quantization_for(family, GemvFormat::f16, use))
+            .rows;
+    };
+    EXPECT_EQ(form(MOE_TYPE_BF16, false), RowForm::bf16);
+    EXPECT_EQ(form(MOE_TYPE_BF16, true), RowForm::floats);
+    EXPECT_EQ(form(MOE_TYPE_F16, false), RowForm::floats);
+    EXPECT_EQ(form(MOE_TYPE_F32, false), RowForm::floats);
+}
+
 // Otherwise the tests of panels would be tests of rows.
 TEST(Gemv, EveryFormatHasPanels) {
     for (const Arithmetic arithmetic : families())
