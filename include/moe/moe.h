@@ -728,8 +728,8 @@ typedef enum moe_activation_quantization MOE_ENUM_BASE {
     MOE_ACTIVATION_QUANTIZATION_NONE = 0, /* as given: a GEMV is within 1e-5 per token, relative L2 error (where terms cancel, of
                                              |W| |x| / sqrt(columns)); of 16-bit activations on the CPU within 1e-4,
                                              and within 6e-3 (1e-2 where single values are a hundred times the others) where many
-                                             rows in bfloat16 share weights that are rounded to bfloat16: those of a codebook, and
-                                             with AMX all but float32 and codes of eight bits with zero points */
+                                             rows in bfloat16 share weights that are rounded to bfloat16: float16, those of a codebook,
+                                             and with AMX all but float32 and codes of eight bits with zero points */
     MOE_ACTIVATION_QUANTIZATION_FP8 = 1,  /* CUDA; on the CPU MOE_ERROR_UNSUPPORTED. x, and act(gate, up) rounded to bfloat16 before
                                              down, may become E4M3: of every 128 columns of a row from the first on, q = round(v (448 /
                                              max |v|)), ties to even, s = max |v| / 448 as float32 (max |v| at least 2^-100), and

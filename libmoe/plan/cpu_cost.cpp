@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "libmoe/cpu/gemv/mlp_gemv.hpp"
 #include "libmoe/plan/cpu_cost_constants.hpp"
 #include "libmoe/plan/matrix_choices.hpp"
 #include "libmoe/plan/plan.hpp"
@@ -11,10 +12,10 @@
 namespace moe {
 namespace {
 
-// Gemv kernels take four rows at once, then two, then one; 128 rows share a panel of the gemm
-// kernels.
-int64_t gemv_passes(int64_t rows) {
-    return rows / 4 + (rows % 4 == 3 ? 2 : rows % 4 > 0);
+// Gemv kernels take any number of rows up to six at once or, for most formats, four, then two, then
+// one; 128 rows share a panel of the gemm kernels.
+int64_t gemv_passes(int64_t rows, bool takes_any) {
+    return takes_any ? (rows + 5) / 6 : rows / 4 + (rows % 4 == 3 ? 2 : rows % 4 > 0);
 }
 int64_t gemm_passes(int64_t rows) {
     return (rows + 127) / 128;
@@ -105,13 +106,14 @@ struct MatrixCost {
     double probability;  // that a token takes it
     int64_t gemm_from;   // rows; 0: never
     const CpuKernelRate *gemv, *gemm;
+    bool gemv_takes_any;  // number of rows
 
     void add(int64_t n_tokens, CpuPrediction& sum) const {
         RowsOfExperts(n_tokens, probability).for_each([&](int64_t rows, double part) {
             const bool is_gemm = gemm_from && rows >= gemm_from;
             const CpuKernelRate& rate = is_gemm ? *gemm : *gemv;
-            const auto passes =
-                static_cast<double>(is_gemm ? gemm_passes(rows) : gemv_passes(rows));
+            const auto passes = static_cast<double>(is_gemm ? gemm_passes(rows)
+                                                            : gemv_passes(rows, gemv_takes_any));
             const double n = n_matrices * part;
             sum.reading_us += n * bytes;  // bytes until the rate is known
             sum.dequantizing_us += n * passes * bytes / rate.gb_per_s * 1e-3;
@@ -120,6 +122,14 @@ struct MatrixCost {
         });
     }
 };
+
+bool takes_any_rows(const moe_plan& plan, const Candidate& gemv, const moe_format& format) {
+    const cpu::GemvFamily* family = cpu::gemv_family(gemv.arithmetic);
+    const int32_t parts = plan.x_type == MOE_TYPE_F32 ? 3 : 2;
+    const cpu::GemvKernels* kernels =
+        family ? family->kernels(gemv_format_in(plan.layout, format), parts) : nullptr;
+    return kernels && kernels->of_more_rows[0];
+}
 
 std::optional<MatrixCost> cost_of(const moe_plan& plan, const CpuRates& rates,
                                   const MatrixChoice& matrix) {
@@ -144,6 +154,8 @@ std::optional<MatrixCost> cost_of(const moe_plan& plan, const CpuRates& rates,
             cost.gemm_from = kernel.first_rows;
         } else {
             cost.gemv = rate;
+            cost.gemv_takes_any =
+                takes_any_rows(plan, *kernel.candidate, layout.formats[matrix.role]);
         }
     }
     return cost;

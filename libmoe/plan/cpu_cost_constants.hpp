@@ -11,6 +11,7 @@ inline constexpr CpuKernelRate zen4_avx512_rates[] = {
     {"avx512vnni_bf16_bf16_gemm", 36.5, 197.5},
     {"avx512vnni_f16_f32_gemv", 116.5, 93.5},
     {"avx512vnni_f16_f32_gemm", 16.4, 108.9},
+    {"avx512vnni_f16_bf16_gemm", 36.2, 193.8},
     {"avx512vnni_q8_0_int8x2_gemv", 64.0, 108.5},
     {"avx512vnni_q8_0_int8x2_gemm", 21.0, 163.2},
     {"avx512vnni_q4_k_int8x2_gemv", 39.6, 144.0},

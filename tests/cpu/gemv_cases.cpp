@@ -274,8 +274,8 @@ std::vector<int64_t> columns_of(const FormatTraits& traits) {
 bool rounds_values(Arithmetic arithmetic, const moe_format& format, const InputRows<float>& rows) {
     if (format.pre_quant_scale || format.nested_scales) return false;  // they have no panels
     const bool is_amx = arithmetic == Arithmetic::gemv_amx;
-    const bool is_rounded =
-        format.type == MOE_TYPE_CODEBOOK || (is_amx && format.type != MOE_TYPE_BF16);
+    const bool is_rounded = format.type == MOE_TYPE_CODEBOOK || format.type == MOE_TYPE_F16 ||
+                            (is_amx && format.type != MOE_TYPE_BF16);
     return rows.quantization.has_bf16 && rows.in_panels && is_rounded;
 }
 
@@ -304,7 +304,7 @@ void Activations::lay_tiles(int64_t n, int64_t columns) {
 }
 
 std::vector<int64_t> tokens_of(Way way, int64_t columns) {
-    if (way == Way::rows) return {1, 2, 3, 4, 7};
+    if (way == Way::rows) return {1, 2, 3, 4, 5, 6, 7};
     // Groups of rows have every size.
     return columns == 256 ? std::vector<int64_t>{1, 2, 3, 4, 5, 6, 7, 131}
                           : std::vector<int64_t>{15};

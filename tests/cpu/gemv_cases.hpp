@@ -256,7 +256,8 @@ inline std::vector<Bound> bounds() {
     return all;
 }
 
-// Panels of bfloat16 hold the values of a codebook rounded, and those of AMX all values.
+// Panels of bfloat16 hold float16 and the values of a codebook rounded, and those of AMX all
+// values.
 bool rounds_values(Arithmetic arithmetic, const moe_format& format, const InputRows<float>& rows);
 constexpr double bound_of_rounded_values(float outlier) {
     return outlier == 0 ? 6e-3 : 1e-2;

@@ -212,7 +212,7 @@ TEST(Gemv, RowsMayBeLongerThanABufferOfTheirs) {
             const int64_t columns = traits.block_columns == 256 ? 14336 : 5152;
             const Weights weights(traits, rows, columns);
             for (const moe_type type : {MOE_TYPE_BF16, MOE_TYPE_F32})
-                for (const int64_t n : {2, 4, 5}) {
+                for (const int64_t n : {2, 3, 4, 5}) {
                     const Activations x(arithmetic, traits.format, type, n, columns, 0);
                     EXPECT_LT(worst_error(project(arithmetic, weights, x, n), weights, x.x, n),
                               1e-4)
@@ -221,14 +221,15 @@ TEST(Gemv, RowsMayBeLongerThanABufferOfTheirs) {
         }
 }
 
-// A row has the same bits alone and beside others, and features in any ranges.
-void check_company(Arithmetic arithmetic, const FormatTraits& traits, moe_type type, Way way,
-                   bool interleaved, int64_t columns = 512) {
-    constexpr int64_t n = 15;
-    const int64_t rows = rows_of(traits.format, 70);
-    Weights weights(traits, rows, columns);
-    if (interleaved) weights.interleave();
-    const Activations x(arithmetic, weights.matrix, type, n, 0, way);
+struct Rows {
+    moe_type type;
+    bool to_int8 = false;
+};
+constexpr Rows kinds_of_rows[] = {{MOE_TYPE_F32}, {MOE_TYPE_BF16}, {MOE_TYPE_BF16, true}};
+
+void check_company(Arithmetic arithmetic, const Weights& weights, Rows kind, Way way, int64_t n) {
+    const int64_t rows = weights.matrix.rows, columns = weights.matrix.columns;
+    const Activations x(arithmetic, weights.matrix, kind.type, n, 0, way, kind.to_int8);
     const auto together = project(arithmetic, weights, x, n);
     std::vector<float> apart(together.size(), -77.0f);
     const ThreadScratch scratch(columns);
@@ -237,25 +238,54 @@ void check_company(Arithmetic arithmetic, const FormatTraits& traits, moe_type t
             mlp_gemv(arithmetic)
                 .project(weights.matrix, x.rows.from(i), 1, first, std::min(first + 29, rows),
                          scratch.data(), apart.data() + i * rows, rows, nullptr, nullptr);
-    ASSERT_EQ(std::memcmp(together.data(), apart.data(), together.size() * 4), 0) << traits.name;
+    ASSERT_EQ(std::memcmp(together.data(), apart.data(), together.size() * 4), 0)
+        << weights.matrix.traits->name << ", " << n << " rows, " << type_name(kind.type)
+        << (kind.to_int8 ? " to int8" : "");
+}
+
+// A row has the same bits alone and beside others, and features in any ranges. Gemv kernels meet
+// 6, 4 + 3 and 5 + 5 + 5 rows where they take any number, else 4, 2 and 1.
+void check_company(Arithmetic arithmetic, const FormatTraits& traits, Rows kind, Way way,
+                   bool interleaved, int64_t columns = 512) {
+    Weights weights(traits, rows_of(traits.format, 70), columns);
+    if (interleaved) weights.interleave();
+    for (const int64_t n : {6, 7, 15}) {
+        if (way == Way::panels && n < 15) continue;
+        ASSERT_NO_FATAL_FAILURE(check_company(arithmetic, weights, kind, way, n));
+    }
 }
 
 TEST(Gemv, ResultsDoNotDependOnTheCompany) {
     for (const Arithmetic arithmetic : families())
         for (const FormatTraits& traits : known_formats())
-            for (const moe_type type : {MOE_TYPE_F32, MOE_TYPE_BF16})
+            for (const Rows& kind : kinds_of_rows)
                 for (const Way way : ways)
                     for (const bool interleaved : layouts_of(traits))
                         ASSERT_NO_FATAL_FAILURE(
-                            check_company(arithmetic, traits, type, way, interleaved));
+                            check_company(arithmetic, traits, kind, way, interleaved));
 }
 
 TEST(Gemv, LongRowsDoNotDependOnTheCompany) {
     for (const Arithmetic arithmetic : families())
         for (const char* name : long_formats)
-            for (const moe_type type : {MOE_TYPE_F32, MOE_TYPE_BF16})
-                ASSERT_NO_FATAL_FAILURE(check_company(arithmetic, test::format_named(name), type,
+            for (const Rows& kind : kinds_of_rows)
+                ASSERT_NO_FATAL_FAILURE(check_company(arithmetic, test::format_named(name), kind,
                                                       Way::rows, false, 5120));
+}
+
+// Those of a latent were not rounded to the type of x.
+TEST(Gemv, Float16WeightsAreRoundedForExactBfloat16RowsAlone) {
+    if (!has_avx512vnni()) GTEST_SKIP() << "no AVX-512 with VNNI and VBMI";
+    const GemvFamily& family = *gemv_family(Arithmetic::gemv_avx512vnni);
+    const auto form = [&](moe_type type, bool is_computed) {
+        const RowUse use{type, false, true, true, is_computed, is_computed};
+        return gemm_kernels(family, GemvFormat::f16, quantization_for(family, GemvFormat::f16, use))
+            .rows;
+    };
+    EXPECT_EQ(form(MOE_TYPE_BF16, false), RowForm::bf16);
+    EXPECT_EQ(form(MOE_TYPE_BF16, true), RowForm::floats);
+    EXPECT_EQ(form(MOE_TYPE_F16, false), RowForm::floats);
+    EXPECT_EQ(form(MOE_TYPE_F32, false), RowForm::floats);
 }
 
 // Otherwise the tests of panels would be tests of rows.

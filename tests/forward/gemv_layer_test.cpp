@@ -277,7 +277,7 @@ TEST(GemvLayer, ManyRowsTakeGemmKernelsAndFewDoNot) {
     EXPECT_EQ(kernel(30, {}), "avx512vnni_q4_k_int8x2_gemm_gate_up");
     EXPECT_EQ(kernel(3, {}), "avx512vnni_q4_k_int8x2_gemv_gate_up");
     EXPECT_EQ(kernel(30, {.batch_invariant = true}), "avx512vnni_q4_k_int8x2_gemv_gate_up");
-    EXPECT_EQ(kernel(30, {.to_int8 = true}), "avx512vnni_q4_k_int8_gemm_gate_up");
+    EXPECT_EQ(kernel(48, {.to_int8 = true}), "avx512vnni_q4_k_int8_gemm_gate_up");
     EXPECT_EQ(kernel(3, {.to_int8 = true}), "avx512vnni_q4_k_int8_gemv_gate_up");
     const int32_t many = 30, few = 3;
     EXPECT_EQ(kernel(many, {.kernels = "-*_gemm_*"}), "avx512vnni_q4_k_int8x2_gemv_gate_up");

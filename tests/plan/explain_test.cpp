@@ -221,8 +221,8 @@ TEST(Explain, Qwen3InQ4KWithDownInQ6K) {
         "list that applies\n"
         "  - amx_q4_k_bf16_gemm_gate_up, amx_q6_k_bf16_gemm_down: this machine or build lacks its "
         "instruction set\n"
-        "  + avx512vnni_q4_k_int8x2_gemm_gate_up, avx512vnni_q6_k_int8x2_gemm_down (from 8 rows of "
-        "a matrix): taken beside the one above for matrices with many rows\n"
+        "  + avx512vnni_q4_k_int8x2_gemm_gate_up, avx512vnni_q6_k_int8x2_gemm_down (from 10 rows "
+        "of a matrix): taken beside the one above for matrices with many rows\n"
         "  - avx512_dense_f32_experts: it does not read weights of these formats\n";
     EXPECT_NE(text.find(experts), std::string::npos) << text;
 }

@@ -101,6 +101,7 @@ GemmKernels gemm(GemvFormat format, const Quantization& rows) {
     }
     if (kernels.rows != RowForm::integers || kernels.scale_columns != scale_columns) return kernels;
     const TileKernel tiles = integer_tile_kernel(rows.parts);
+    kernels.min_rows = min_panel_rows;
     kernels.multiply = tiles.multiply;
     kernels.enter = tiles.enter;
     kernels.leave = leave;

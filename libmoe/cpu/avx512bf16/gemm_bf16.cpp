@@ -1,11 +1,11 @@
 // Products of bfloat16 panels with bfloat16 activations for AVX-512 with BF16: two columns of a
 // weight row and of an activation row are multiplied and added at once. A panel is
 // [columns / 2, 16, 2] bfloat16, then, where the format has them, scales [columns / 32, 16]
-// float32. That of bf16 weights says where they are (Bf16Panel), but for the tiles of AMX.
+// float32. That of bf16 and f16 weights has rows (RowPanel), but for the tiles of AMX.
 //
-// Weights that bfloat16 holds are exact: those of bf16, and of fp8 before its scales. The values of
-// a codebook are rounded. For the tiles of AMX, which add up columns under different scales, all
-// are rounded with their scales.
+// Weights that bfloat16 holds are exact: those of bf16, and of fp8 before its scales. Those of f16
+// and the values of a codebook are rounded. For the tiles of AMX, which add up columns under
+// different scales, all are rounded with their scales.
 #include "libmoe/cpu/avx512vnni/tables.hpp"
 
 #if defined(MOE_X86)
@@ -131,31 +131,40 @@ void multiply_bf16_panel(const std::byte* panel, const GemvWeights& weights, int
     });
 }
 
-// Weights of bfloat16 are multiplied as they lie, without a transposition that would take a third
-// of the time for 32 rows: a lane has every sixteenth pair of columns, and lanes are added last.
-struct Bf16Panel {
+// Rows are multiplied as they lie, without a transposition that would take a third of the time for
+// 32 activation rows: a lane has every sixteenth pair of columns, and lanes are added last.
+struct RowPanel {
+    // Rows of the copy do not meet in a set of the cache.
+    static constexpr int64_t copy_stride = panel_columns + 32;
+
     const std::byte* rows;
     int64_t stride;
-    alignas(64) uint16_t copy[panel_rows * panel_columns];  // of rows that end before the panel
+    alignas(64) uint16_t copy[panel_rows * copy_stride];
 };
-static_assert(sizeof(Bf16Panel) <= panel_bytes);
+static_assert(sizeof(RowPanel) <= panel_bytes);
 
-void point_to_bf16(const GemvWeights& weights, int64_t first, int64_t n, int64_t column,
-                   int64_t columns, std::byte* panel) {
-    auto& rows = *reinterpret_cast<Bf16Panel*>(panel);
-    if (n == panel_rows && column + columns <= weights.columns) {
-        rows.rows = weights.data + first * weights.row_stride + 2 * column;
-        rows.stride = weights.row_stride;
-        return;
-    }
+template <class Format>
+void copy_to_bf16(const GemvWeights& weights, int64_t first, int64_t n, int64_t column,
+                  int64_t columns, std::byte* panel) {
+    auto& rows = *reinterpret_cast<RowPanel*>(panel);
     rows.rows = reinterpret_cast<const std::byte*>(rows.copy);
-    rows.stride = 2 * columns;
+    rows.stride = 2 * RowPanel::copy_stride;
     for (int64_t i = 0; i < panel_rows; ++i) {
-        RowReader<Bf16Format> reader(weights, first + (i < n ? i : n - 1));
-        uint16_t* to = rows.copy + i * columns;
+        RowReader<Format> reader(weights, first + (i < n ? i : n - 1));
+        uint16_t* to = rows.copy + i * RowPanel::copy_stride;
         for (int64_t k = 0; k < columns; k += quantized_step)
             store_bf16<false>(reader.block((column + k) / quantized_step), Floats{}, to + k);
     }
+}
+
+// Weights of bfloat16 stay where they are, unless rows end before the panel.
+void point_to_bf16(const GemvWeights& weights, int64_t first, int64_t n, int64_t column,
+                   int64_t columns, std::byte* panel) {
+    if (n < panel_rows || column + columns > weights.columns)
+        return copy_to_bf16<Bf16Format>(weights, first, n, column, columns, panel);
+    auto& rows = *reinterpret_cast<RowPanel*>(panel);
+    rows.rows = weights.data + first * weights.row_stride + 2 * column;
+    rows.stride = weights.row_stride;
 }
 
 // Sums of the lanes of four vectors.
@@ -192,9 +201,9 @@ MOE_INLINE void multiply_bf16_rows(const std::byte* weights, int64_t stride, int
     }
 }
 
-void multiply_rows_of_bf16(const std::byte* panel, const GemvWeights& weights, int64_t column,
-                           int64_t columns, const void* const* x, int64_t n, float* sums) {
-    const auto& all = *reinterpret_cast<const Bf16Panel*>(panel);
+void multiply_row_panel(const std::byte* panel, const GemvWeights& weights, int64_t column,
+                        int64_t columns, const void* const* x, int64_t n, float* sums) {
+    const auto& all = *reinterpret_cast<const RowPanel*>(panel);
     LinesAhead ahead(weights, groups_of_rows(n, rows_in_place) * (columns / 32 * panel_rows / 4));
     for_rows<rows_in_place>(n, [&]<int n_rows>(int64_t first) {
         const uint16_t* rows[n_rows];
@@ -205,13 +214,16 @@ void multiply_rows_of_bf16(const std::byte* panel, const GemvWeights& weights, i
     });
 }
 
-template <class Format>
+template <class Format, int64_t min_rows = min_panel_rows>
 GemmKernels bf16_kernels(bool scaled) {
     constexpr bool has_scale = Format::Block::has_scale;
     if (scaled)
         return {dequantize_bf16<Format, true>, multiply_bf16_panel<false>, RowForm::bf16, 0};
-    return {dequantize_bf16<Format, false>, multiply_bf16_panel<has_scale>, RowForm::bf16,
-            has_scale ? 32 : 0};
+    return {.dequantize = dequantize_bf16<Format, false>,
+            .multiply = multiply_bf16_panel<has_scale>,
+            .rows = RowForm::bf16,
+            .scale_columns = has_scale ? 32 : 0,
+            .min_rows = min_rows};
 }
 
 }  // namespace
@@ -221,23 +233,29 @@ GemmKernels gemm_avx512bf16(GemvFormat format, bool scaled) {
         case GemvFormat::bf16:
             if (scaled) return bf16_kernels<Bf16Format>(true);
             return {.dequantize = point_to_bf16,
-                    .multiply = multiply_rows_of_bf16,
+                    .multiply = multiply_row_panel,
                     .rows = RowForm::bf16,
                     .min_rows = 2};
+        case GemvFormat::f16:
+            if (scaled) return bf16_kernels<F16Format>(true);
+            return {.dequantize = copy_to_bf16<F16Format>,
+                    .multiply = multiply_row_panel,
+                    .rows = RowForm::bf16,
+                    .min_rows = 3};
         case GemvFormat::fp8:
-            return bf16_kernels<Fp8Format>(scaled);
+            return bf16_kernels<Fp8Format, 12>(scaled);
         case GemvFormat::kbit2:
         case GemvFormat::kbit2_given:
             return bf16_kernels<KbitFormat<2>>(scaled);
         case GemvFormat::kbit3:
         case GemvFormat::kbit3_given:
-            return bf16_kernels<KbitFormat<3>>(scaled);
+            return bf16_kernels<KbitFormat<3>, 10>(scaled);
         case GemvFormat::kbit4:
         case GemvFormat::kbit4_given:
-            return bf16_kernels<KbitFormat<4>>(scaled);
+            return bf16_kernels<KbitFormat<4>, 10>(scaled);
         case GemvFormat::kbit5:
         case GemvFormat::kbit5_given:
-            return bf16_kernels<KbitFormat<5>>(scaled);
+            return bf16_kernels<KbitFormat<5>, 10>(scaled);
         default:
             return {};
     }

@@ -68,40 +68,61 @@ MOE_INLINE void multiply_parts(const std::byte* codes, const QuantizedRow* rows,
     }
 }
 
-// An activation row has these for group g of the 64 columns from k on.
-struct ScaleAndSum {
-    const float *scale, *sum;
-};
-template <int scale_columns>
-MOE_INLINE ScaleAndSum of_group(const QuantizedRow& x, int64_t k, int g) {
-    if constexpr (scale_columns == 16) return {x.scales + k / 16 + g, x.sums + k / 16 + g};
-    const float* at = x.of_32 + k / quantized_step * 16 + k % quantized_step / 32 + g;
-    return {at, at + 8};
+// The scale of an activation row for group g of 32 of the 64 columns from k on, and eight numbers
+// further their sum.
+MOE_INLINE const float* of_32_columns(const QuantizedRow& x, int64_t k, int g) {
+    return x.of_32 + k / quantized_step * 16 + k % quantized_step / 32 + g;
+}
+
+// 32 columns from k + 32 g on. Where they are under two scales, the products meet these before that
+// of the activations, which is the same for both.
+template <int parts, int scale_columns, int n>
+MOE_INLINE void multiply_32_columns(const std::byte* codes, const float* scales,
+                                    const float* offsets, const QuantizedRow* rows, int64_t k,
+                                    int g, Floats (&sum)[n]) {
+    const int64_t at = parts * k + 32 * g;
+    Floats product[n];
+    multiply_parts<parts, scale_columns / 4>(codes, rows, at, product);
+    const Floats scale = _mm512_load_ps(scales), offset = _mm512_load_ps(offsets);
+    if constexpr (scale_columns == 32) {
+        MOE_UNROLL for (int i = 0; i < n; ++i) {
+            const float* x = of_32_columns(rows[i], k, g);
+            const Floats both = _mm512_mul_ps(scale, _mm512_set1_ps(x[0]));
+            sum[i] = _mm512_fmadd_ps(product[i], both, sum[i]);
+            sum[i] = _mm512_fnmadd_ps(offset, _mm512_set1_ps(x[8]), sum[i]);
+        }
+    } else {
+        MOE_UNROLL for (int i = 0; i < n; ++i) product[i] = _mm512_mul_ps(product[i], scale);
+        Floats second[n];
+        multiply_parts<parts, scale_columns / 4>(codes + 256, rows, at + 16, second);
+        const Floats scale_of_second = _mm512_load_ps(scales + 16);
+        const Floats offset_of_second = _mm512_load_ps(offsets + 16);
+        MOE_UNROLL for (int i = 0; i < n; ++i) {
+            const float* sums_of_x = rows[i].sums + k / 16 + 2 * g;
+            product[i] = _mm512_fmadd_ps(second[i], scale_of_second, product[i]);
+            sum[i] =
+                _mm512_fmadd_ps(product[i], _mm512_set1_ps(*of_32_columns(rows[i], k, g)), sum[i]);
+            sum[i] = _mm512_fnmadd_ps(offset, _mm512_set1_ps(sums_of_x[0]), sum[i]);
+            sum[i] = _mm512_fnmadd_ps(offset_of_second, _mm512_set1_ps(sums_of_x[1]), sum[i]);
+        }
+    }
 }
 
 template <int parts, int scale_columns, int n>
 void multiply_integers(const IntegerPanel& panel, const QuantizedRow* rows, LinesAhead& ahead,
                        float* out) {
-    constexpr int n_codes = scale_columns / 4, n_groups = 64 / scale_columns;
+    constexpr int n_scales = 32 / scale_columns * 16;  // of 32 columns
     Floats sum[n];
     MOE_UNROLL for (int i = 0; i < n; ++i) sum[i] = _mm512_loadu_ps(out + 16 * i);
     const std::byte* codes = panel.codes;
     const float *scales = panel.scales, *offsets = panel.offsets;
     for (int64_t k = 0; k < panel.columns; k += 64) {
-        MOE_UNROLL for (int g = 0; g < n_groups; ++g) {
+        MOE_UNROLL for (int g = 0; g < 2; ++g) {
             ahead.fetch();
-            Floats product[n];
-            multiply_parts<parts, n_codes>(codes, rows, parts * k + g * scale_columns, product);
-            const Floats scale = _mm512_load_ps(scales), offset = _mm512_load_ps(offsets);
-            MOE_UNROLL for (int i = 0; i < n; ++i) {
-                const ScaleAndSum x = of_group<scale_columns>(rows[i], k, g);
-                const Floats both = _mm512_mul_ps(scale, _mm512_set1_ps(*x.scale));
-                sum[i] = _mm512_fmadd_ps(product[i], both, sum[i]);
-                sum[i] = _mm512_fnmadd_ps(offset, _mm512_set1_ps(*x.sum), sum[i]);
-            }
-            codes += 64 * n_codes;
-            scales += 16;
-            offsets += 16;
+            multiply_32_columns<parts, scale_columns>(codes, scales, offsets, rows, k, g, sum);
+            codes += 512;
+            scales += n_scales;
+            offsets += n_scales;
         }
     }
     MOE_UNROLL for (int i = 0; i < n; ++i) _mm512_storeu_ps(out + 16 * i, sum[i]);
@@ -115,7 +136,7 @@ void multiply_integer_panel(const std::byte* panel, const GemvWeights& weights, 
                               columns};
     GemvWeights natural = weights;
     natural.x_offset = weights.x_natural;
-    LinesAhead ahead(weights, groups_of_rows(n, most_rows) * (columns / scale_columns));
+    LinesAhead ahead(weights, groups_of_rows(n, most_rows) * (columns / 32));
     for_rows<most_rows>(n, [&]<int n_rows>(int64_t first) {
         QuantizedRow rows[n_rows];
         for (int i = 0; i < n_rows; ++i) {

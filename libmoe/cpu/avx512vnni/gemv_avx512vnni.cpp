@@ -36,9 +36,11 @@ const GemvKernels* avx512vnni_kernels(GemvFormat format, int32_t parts) {
 GemmKernels avx512vnni_gemm(GemvFormat format, const Quantization& rows) {
     if (rows.parts)
         if (const IntegerKernels* found = integer_kernels(format))
-            return {found->dequantize,
-                    integer_panel_multiply_avx512vnni(rows.parts, found->scale_columns),
-                    RowForm::integers, found->scale_columns};
+            return {.dequantize = found->dequantize,
+                    .multiply = integer_panel_multiply_avx512vnni(rows.parts, found->scale_columns),
+                    .rows = RowForm::integers,
+                    .scale_columns = found->scale_columns,
+                    .min_rows = rows.parts == 1 ? found->min_rows_of_one_part : found->min_rows};
     if (rows.has_bf16)
         if (const GemmKernels found = gemm_avx512bf16(format, false); found.dequantize)
             return found;

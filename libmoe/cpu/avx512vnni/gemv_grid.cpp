@@ -30,16 +30,22 @@ const IntegerKernels* avx512vnni_grid_kernels(GemvFormat format) {
 #define MOE_FORMAT(name, Format) \
     case GemvFormat::name:       \
         return &integer_kernels<Format>;
-        MOE_FORMAT(mxfp4_gguf, Mxfp4GgufFormat)
+#define MOE_OFTEN_MET(name, Format) \
+    case GemvFormat::name:          \
+        return &integer_kernels_of_six<Format>;
+        MOE_OFTEN_MET(mxfp4_gguf, Mxfp4GgufFormat)
         MOE_FORMAT(nvfp4_gguf, Nvfp4GgufFormat)
-        MOE_FORMAT(mxfp4, Mxfp4Format)
-        MOE_FORMAT(nvfp4, Nvfp4Format)
-        MOE_FORMAT(int4, Int4Format)
+        MOE_OFTEN_MET(nvfp4, Nvfp4Format)
         MOE_FORMAT(int4_nibbles, Int4NibblesFormat)
         MOE_FORMAT(fp4_grid, Fp4GridFormat)
         MOE_FORMAT(pack4, Pack4Format)
         MOE_FORMAT(int8, Int8Format)
 #undef MOE_FORMAT
+#undef MOE_OFTEN_MET
+        case GemvFormat::mxfp4:
+            return &integer_kernels_of_six<Mxfp4Format, 8>;
+        case GemvFormat::int4:
+            return &integer_kernels_of_six<Int4Format, 8>;
         case GemvFormat::pack8:
             return &integer_kernels_of_two<Pack8Format>;
         case GemvFormat::pack:

@@ -32,12 +32,16 @@ const IntegerKernels* avx512vnni_k_kernels(GemvFormat format) {
 #define MOE_FORMAT(name, Format) \
     case GemvFormat::name:       \
         return &integer_kernels<Format>;
+#define MOE_OFTEN_MET(name, Format) \
+    case GemvFormat::name:          \
+        return &integer_kernels_of_six<Format>;
         MOE_FORMAT(q2_k, Q2_KFormat)
         MOE_FORMAT(q3_k, Q3_KFormat)
-        MOE_FORMAT(q4_k, Q4_KFormat)
-        MOE_FORMAT(q5_k, Q5_KFormat)
-        MOE_FORMAT(q6_k, Q6_KFormat)
+        MOE_OFTEN_MET(q4_k, Q4_KFormat)
+        MOE_OFTEN_MET(q5_k, Q5_KFormat)
+        MOE_OFTEN_MET(q6_k, Q6_KFormat)
 #undef MOE_FORMAT
+#undef MOE_OFTEN_MET
         default:
             return nullptr;
     }

@@ -32,18 +32,27 @@ const IntegerKernels* avx512vnni_small_kernels(GemvFormat format) {
 #define MOE_FORMAT(name, Format) \
     case GemvFormat::name:       \
         return &integer_kernels<Format>;
-        MOE_FORMAT(q4_0, Q4_0Format)
+#define MOE_OFTEN_MET(name, Format) \
+    case GemvFormat::name:          \
+        return &integer_kernels_of_six<Format>;
+#define MOE_PANELS_FROM_5(name, Format) \
+    case GemvFormat::name:              \
+        return &integer_kernels<Format, 5>;
+        MOE_OFTEN_MET(q4_0, Q4_0Format)
         MOE_FORMAT(q4_1, Q4_1Format)
         MOE_FORMAT(q5_0, Q5_0Format)
         MOE_FORMAT(q5_1, Q5_1Format)
-        MOE_FORMAT(q8_0, Q8_0Format)
-        MOE_FORMAT(iq4_nl, Iq4NlFormat)
-        MOE_FORMAT(iq4_xs, Iq4XsFormat)
-        MOE_FORMAT(iq2_xxs, Iq2XxsFormat)
-        MOE_FORMAT(iq2_xs, Iq2XsFormat)
-        MOE_FORMAT(iq3_xxs, Iq3XxsFormat)
-        MOE_FORMAT(iq3_s, Iq3SFormat)
+        MOE_OFTEN_MET(iq4_nl, Iq4NlFormat)
+        MOE_OFTEN_MET(iq4_xs, Iq4XsFormat)
+        MOE_PANELS_FROM_5(iq2_xxs, Iq2XxsFormat)
+        MOE_PANELS_FROM_5(iq2_xs, Iq2XsFormat)
+        MOE_PANELS_FROM_5(iq3_xxs, Iq3XxsFormat)
+        MOE_PANELS_FROM_5(iq3_s, Iq3SFormat)
+        case GemvFormat::q8_0:
+            return &integer_kernels_of_six<Q8_0Format, 8, 8>;
 #undef MOE_FORMAT
+#undef MOE_OFTEN_MET
+#undef MOE_PANELS_FROM_5
         default:
             return nullptr;
     }

@@ -11,7 +11,9 @@ namespace moe::cpu {
 struct IntegerKernels {
     GemvKernels gemv[3];
     PanelDequantize dequantize;
-    int scale_columns;  // of the panel
+    int scale_columns;                  // of the panel
+    int64_t min_rows = min_panel_rows;  // from which on a panel pays
+    int64_t min_rows_of_one_part = min_rows;
 };
 // A format whose values are float32 has one for float32 activations.
 struct ValueKernels {

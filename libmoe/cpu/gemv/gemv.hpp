@@ -1,4 +1,4 @@
-// The gemv kernels: products of some weight rows with up to four activation rows, read from the
+// The gemv kernels: products of some weight rows with up to six activation rows, read from the
 // weights where they lie. A kernel is made of a format's dequantizer (cpu/dequant) and the loops of
 // an instruction family (cpu/avx2, avx512vnni, neon, i8mm). The files of each include this one, so
 // nothing in it is inline.
@@ -210,9 +210,11 @@ struct GemvWeights {
 using GemvKernel = void (*)(const GemvWeights& weights, int64_t first, int64_t last,
                             const void* const* x, float* out);
 
-// For 1, 2 and 4 activation rows.
+// For 1, 2 and 4 activation rows and, where the weights of a format take long to dequantize, for 3,
+// 5 and 6; else null.
 struct GemvKernels {
     GemvKernel of_rows[3];
+    GemvKernel of_more_rows[3] = {};
 };
 
 // The activation of an expert (layer/activation.hpp), of a kind that is not SITU.

@@ -16,14 +16,32 @@ namespace {
 
 // Tiles of gemv kernels, and of gemm kernels. Weight rows that are decoded one by one come in tiles
 // of many rows, too, so that none is decoded again for every four of them.
-constexpr int64_t gemv_features = 64, gemv_rows = 4;
+constexpr int64_t gemv_features = 64, gemv_rows = 6;
 constexpr int64_t gemm_rows = 128;
 static_assert(gemm_rows % rows_of_tile == 0);
 enum class Way : uint8_t { gemv, gemm, decoded };
 
-// Rows that gemv kernels take at once: 4, 2 or 1.
-int64_t rows_at_once(int64_t left) {
-    return left >= 4 ? 4 : left >= 2 ? 2 : 1;
+// Rows that gemv kernels take at once: any number up to `most`, or 4, 2 and 1.
+struct RowGroups {
+    int64_t most;
+    bool is_any;
+};
+constexpr RowGroups rows_of_all_kernels{4, false};
+
+RowGroups common(RowGroups a, RowGroups b) {
+    if (!a.is_any || !b.is_any) return rows_of_all_kernels;
+    return {std::min(a.most, b.most), true};
+}
+
+// Groups of any number differ by one at most.
+int64_t rows_at_once(int64_t left, RowGroups rows) {
+    if (!rows.is_any) return left >= 4 ? 4 : left >= 2 ? 2 : 1;
+    const int64_t groups = (left + rows.most - 1) / rows.most;
+    return (left + groups - 1) / groups;
+}
+
+GemvKernel kernel_of(const GemvKernels& kernels, int64_t n) {
+    return n == 3 || n > 4 ? kernels.of_more_rows[n / 2 - 1] : kernels.of_rows[n / 2];
 }
 
 // Features [first, last) of rows [row, row + n).
@@ -54,6 +72,7 @@ class GemvMatrix {
         if (matrix.pre_quant_scale && matrix.tiled.row_step) return;
         if (!describe_gemv_weights(matrix, format_, weights_)) return;
         if (weights_.column_phase && !family.reads_amid_groups) return;
+        parts_ = rows.parts;
         if (rows.parts) kernels_ = family.kernels(format_, rows.parts);
         // A product of x by pre_quant_scale is not rounded to bfloat16.
         const bool has_exact_bf16 = rows.has_bf16 && !rows.rounds_to_bf16;
@@ -80,6 +99,15 @@ class GemvMatrix {
     // How rows of the matrix are multiplied.
     Way way(bool in_panels) const {
         return in_panels && has_panels() ? Way::gemm : kernels_ ? Way::gemv : Way::decoded;
+    }
+
+    // Kernels of five and six rows want these in the L1 cache; those of four let weight rows take
+    // turns where they do not fit.
+    RowGroups row_groups() const {
+        constexpr int64_t most_bytes = int64_t{40} << 10;
+        const int64_t bytes = parts_ * weights_.columns + 2 * numbers_of_row(weights_.columns) * 4;
+        if (!kernels_ || !kernels_->of_more_rows[0]) return rows_of_all_kernels;
+        return {gemv_rows * bytes <= most_bytes ? gemv_rows : 4, true};
     }
 
     void multiply(const InputRows<float>& rows, const Tile& tile, float* scratch,
@@ -123,7 +151,7 @@ class GemvMatrix {
     }
     void multiply_rows(const Tile& tile, const void* const* x, float* scratch, float* out) const {
         const Part part = part_of(tile, scratch);
-        kernels_->of_rows[tile.n / 2](part.weights, part.first, part.last, x, out);
+        kernel_of(*kernels_, tile.n)(part.weights, part.first, part.last, x, out);
     }
     void multiply_panels(const InputRows<float>& rows, const Tile& tile, const void* const* x,
                          float* scratch, float* out) const {
@@ -186,7 +214,7 @@ class GemvMatrix {
         for (int64_t row = tile.first; row < tile.last; ++row) {
             one.data = weights_.data + row * weights_.row_stride;
             one.column_phase = copy_nested_scales(matrix_, row, scratch);
-            kernels_->of_rows[tile.n / 2](one, 0, 1, x, out + (row - tile.first) * tile.n);
+            kernel_of(*kernels_, tile.n)(one, 0, 1, x, out + (row - tile.first) * tile.n);
         }
     }
     // W x = W' (x * scale): row by row of x, which is multiplied and quantized again.
@@ -222,9 +250,9 @@ class GemvMatrix {
             for (int64_t i = 0; i < n_rows; ++i)
                 decode_row(matrix_, row + i, scratch + i * matrix_.columns);
             for (int64_t i = 0, n; i < tile.n; i += n) {
-                n = rows_at_once(tile.n - i);
+                n = rows_at_once(tile.n - i, rows_of_all_kernels);
                 float products[2 * gemv_rows];
-                kernels.of_rows[n / 2](decoded, 0, n_rows, x + i, products);
+                kernel_of(kernels, n)(decoded, 0, n_rows, x + i, products);
                 for (int64_t j = 0; j < n_rows; ++j)
                     std::copy_n(products + j * n, n, out + (row + j - tile.first) * tile.n + i);
             }
@@ -237,20 +265,22 @@ class GemvMatrix {
     GemvWeights weights_{};
     const GemvKernels* kernels_ = nullptr;
     GemmKernels gemm_{};
+    int64_t parts_ = 0;  // of the integers of a row
     bool reads_floats_ = false;
 };
 
-// use(tile) for tiles of features and rows.
+// use(tile) for tiles of features and rows; groups: rows that gemv kernels take.
 template <class Use>
 void for_each_tile(int64_t first, int64_t last, int64_t n_rows, Way way, int64_t of_panels,
-                   Use use) {
+                   RowGroups groups, Use use) {
     if (way != Way::gemm) of_panels = 0;
     const int64_t features = way == Way::gemv ? gemv_features : std::max(of_panels, panel_rows);
     for (int64_t i = first, end; i < last; i = end) {
         // Strips of interleaved rows begin at these multiples.
         end = std::min(i / panel_rows * panel_rows + features, last);
         for (int64_t r = 0, n; r < n_rows; r += n) {
-            n = way == Way::gemv ? rows_at_once(n_rows - r) : std::min(n_rows - r, gemm_rows);
+            n = way == Way::gemv ? rows_at_once(n_rows - r, groups)
+                                 : std::min(n_rows - r, gemm_rows);
             use(Tile{i, end, r, n, of_panels});
         }
     }
@@ -318,7 +348,8 @@ struct MlpGemv {
         const bool is_same = of_up == gate.way(of_up == Way::gemm) &&
                              up.features_of_panels() == gate.features_of_panels();
         const Way way = is_same ? of_up : Way::gemv;
-        for_each_tile(first, last, input.n, way, up.features_of_panels(), [&](const Tile& tile) {
+        const RowGroups groups = common(up.row_groups(), gate.row_groups());
+        const auto multiply_tile = [&](const Tile& tile) {
             Products gates, ups;
             if (mlp.gate) {
                 gate.multiply(input.rows, tile, scratch, gates);
@@ -327,7 +358,8 @@ struct MlpGemv {
             up.multiply(input.rows, tile, scratch, ups);
             add_linear(tile, input.row_weight, mlp.up_bias, ups);
             use(tile, gates, ups);
-        });
+        };
+        for_each_tile(first, last, input.n, way, up.features_of_panels(), groups, multiply_tile);
     }
 
     static void activate_features(const Mlp& mlp, const MlpInput<float>& input, int64_t first,
@@ -360,16 +392,17 @@ struct MlpGemv {
                         const int32_t* out_index, const float* bias) {
         const GemvMatrix weights = with_kernels(matrix, rows);
         const Way way = weights.way(rows.in_panels);
-        for_each_tile(
-            first, last, n_rows, way, weights.features_of_panels(), [&](const Tile& tile) {
-                Products products;
-                weights.multiply(rows, tile, scratch, products);
-                add_linear(tile, nullptr, bias, products);
-                for (int64_t r = 0; r < tile.n; ++r) {
-                    const int64_t row = tile.row + r;
-                    store_row(tile, products, r, out + (out_index ? out_index[row] : row) * stride);
-                }
-            });
+        const auto multiply_tile = [&](const Tile& tile) {
+            Products products;
+            weights.multiply(rows, tile, scratch, products);
+            add_linear(tile, nullptr, bias, products);
+            for (int64_t r = 0; r < tile.n; ++r) {
+                const int64_t row = tile.row + r;
+                store_row(tile, products, r, out + (out_index ? out_index[row] : row) * stride);
+            }
+        };
+        for_each_tile(first, last, n_rows, way, weights.features_of_panels(), weights.row_groups(),
+                      multiply_tile);
     }
 
     static MlpKernels<float> kernels() { return {activate_features, pre_activation, project}; }

@@ -423,7 +423,9 @@ Quantization quantization_for(const GemvFamily& family, GemvFormat format, const
             .rows;
     };
     // Rows would lose more as bytes than as bfloat16, which the tiles of AMX take faster.
-    const bool is_exact = use.type == MOE_TYPE_BF16;
+    // A latent is not exact in bfloat16: float16 weights keep it in float32.
+    const bool is_exact =
+        use.type == MOE_TYPE_BF16 && !(use.is_computed && format == GemvFormat::f16);
     const bool for_all = family.takes_tiles && ((is_exact && !use.beside_computed) || use.to_int8);
     if ((is_exact || for_all) && use.has_avx512bf16 && form(true, for_all) == RowForm::bf16) {
         how.has_bf16 = true;
@@ -522,9 +524,11 @@ int64_t copy_nested_scales(const Matrix& matrix, int64_t row, float* out) {
 }
 
 int64_t quantized_row_bytes(int64_t columns, const Quantization& how) {
-    // Rows begin at lines of the cache.
-    const int64_t low_sums = (padded_columns(columns) / 32 * 4 + 63) / 64 * 64;
-    return offset_of_low_sums(columns, how) + (how.has_low_sums ? low_sums : 0);
+    // Rows begin at lines of the cache, but do not meet in its sets.
+    constexpr int64_t line = 64, set_distance = 4096;
+    const int64_t low_sums = (padded_columns(columns) / 32 * 4 + line - 1) / line * line;
+    const int64_t bytes = offset_of_low_sums(columns, how) + (how.has_low_sums ? low_sums : 0);
+    return bytes % set_distance || !bytes ? bytes : bytes + line;
 }
 
 int64_t offset_of_low_sums(int64_t columns, const Quantization& how) {
