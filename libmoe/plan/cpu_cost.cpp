@@ -12,10 +12,10 @@
 namespace moe {
 namespace {
 
-// Gemv kernels take any number of rows up to six at once or, for most formats, four, then two, then
-// one; 128 rows share a panel of the gemm kernels.
-int64_t gemv_passes(int64_t rows, bool takes_any) {
-    return takes_any ? (rows + 5) / 6 : rows / 4 + (rows % 4 == 3 ? 2 : rows % 4 > 0);
+// Gemv kernels take any number of rows up to `most` at once or, for most formats, whose `most` is
+// 0, four, then two, then one; 128 rows share a panel of the gemm kernels.
+int64_t gemv_passes(int64_t rows, int64_t most) {
+    return most ? (rows + most - 1) / most : rows / 4 + (rows % 4 == 3 ? 2 : rows % 4 > 0);
 }
 int64_t gemm_passes(int64_t rows) {
     return (rows + 127) / 128;
@@ -106,14 +106,14 @@ struct MatrixCost {
     double probability;  // that a token takes it
     int64_t gemm_from;   // rows; 0: never
     const CpuKernelRate *gemv, *gemm;
-    bool gemv_takes_any;  // number of rows
+    int64_t gemv_most;  // of gemv_passes
 
     void add(int64_t n_tokens, CpuPrediction& sum) const {
         RowsOfExperts(n_tokens, probability).for_each([&](int64_t rows, double part) {
             const bool is_gemm = gemm_from && rows >= gemm_from;
             const CpuKernelRate& rate = is_gemm ? *gemm : *gemv;
-            const auto passes = static_cast<double>(is_gemm ? gemm_passes(rows)
-                                                            : gemv_passes(rows, gemv_takes_any));
+            const auto passes =
+                static_cast<double>(is_gemm ? gemm_passes(rows) : gemv_passes(rows, gemv_most));
             const double n = n_matrices * part;
             sum.reading_us += n * bytes;  // bytes until the rate is known
             sum.dequantizing_us += n * passes * bytes / rate.gb_per_s * 1e-3;
@@ -123,12 +123,13 @@ struct MatrixCost {
     }
 };
 
-bool takes_any_rows(const moe_plan& plan, const Candidate& gemv, const moe_format& format) {
+int64_t most_rows_of_any(const moe_plan& plan, const Candidate& gemv, const moe_format& format,
+                         int64_t columns) {
     const cpu::GemvFamily* family = cpu::gemv_family(gemv.arithmetic);
-    const int32_t parts = plan.x_type == MOE_TYPE_F32 ? 3 : 2;
+    const int32_t parts = plan.quantizes_to_int8 ? 1 : plan.x_type == MOE_TYPE_F32 ? 3 : 2;
     const cpu::GemvKernels* kernels =
         family ? family->kernels(gemv_format_in(plan.layout, format), parts) : nullptr;
-    return kernels && kernels->of_more_rows[0];
+    return kernels && kernels->of_more_rows[0] ? cpu::most_gemv_rows(parts, columns) : 0;
 }
 
 std::optional<MatrixCost> cost_of(const moe_plan& plan, const CpuRates& rates,
@@ -154,8 +155,8 @@ std::optional<MatrixCost> cost_of(const moe_plan& plan, const CpuRates& rates,
             cost.gemm_from = kernel.first_rows;
         } else {
             cost.gemv = rate;
-            cost.gemv_takes_any =
-                takes_any_rows(plan, *kernel.candidate, layout.formats[matrix.role]);
+            cost.gemv_most = most_rows_of_any(plan, *kernel.candidate, layout.formats[matrix.role],
+                                              part.columns);
         }
     }
     return cost;

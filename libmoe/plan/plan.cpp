@@ -286,12 +286,7 @@ void add_quantization(const moe_plan& plan, moe_stage stage, std::initializer_li
     for (const moe_role role : roles) {
         if (!plan.layout.needs(role)) continue;
         plan.layout.for_each_format(role, [&](const moe_format& format) {
-            const cpu::Quantization one =
-                rows_before(problem, arithmetic, role, format, for_panels);
-            all = {std::max(all.parts, one.parts),         all.orders | one.orders,
-                   all.has_bf16 || one.has_bf16,           all.has_words || one.has_words,
-                   all.has_bf16_pair || one.has_bf16_pair, all.rounds_to_bf16 || one.rounds_to_bf16,
-                   all.bf16_for_all || one.bf16_for_all,   all.has_low_sums || one.has_low_sums};
+            all = cpu::merged(all, rows_before(problem, arithmetic, role, format, for_panels));
         });
     }
 }

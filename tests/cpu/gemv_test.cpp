@@ -286,6 +286,18 @@ TEST(Gemv, Float16WeightsAreRoundedForExactBfloat16RowsAlone) {
     EXPECT_EQ(form(MOE_TYPE_BF16, true), RowForm::floats);
     EXPECT_EQ(form(MOE_TYPE_F16, false), RowForm::floats);
     EXPECT_EQ(form(MOE_TYPE_F32, false), RowForm::floats);
+
+    // Nor where other matrices of the layer take the same rows in bfloat16.
+    const RowUse of_x{MOE_TYPE_BF16, false, true, true, false, true};
+    const RowUse of_latent{MOE_TYPE_BF16, false, true, true, true, true};
+    for (const Arithmetic arithmetic : {Arithmetic::gemv_avx512vnni, Arithmetic::gemv_amx}) {
+        const GemvFamily* any = gemv_family(arithmetic);
+        if (!any) continue;
+        const Quantization rows = merged(quantization_for(*any, GemvFormat::bf16, of_x),
+                                         quantization_for(*any, GemvFormat::f16, of_latent));
+        EXPECT_TRUE(rows.has_bf16);
+        EXPECT_EQ(gemm_kernels(*any, GemvFormat::f16, rows).rows, RowForm::floats);
+    }
 }
 
 // Otherwise the tests of panels would be tests of rows.

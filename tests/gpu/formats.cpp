@@ -153,7 +153,7 @@ Floats make_codebook(int32_t bits, uint64_t seed) {
     return values;
 }
 
-// Of 29 blocks of 256 columns one has the factor zero, and one a negative factor or none but for
+// One of 29 blocks of 256 columns has the factor zero, and one a negative factor or none but for
 // the minima.
 constexpr size_t even_columns = 256, block_cycle = 29, zero_block = 2, other_block = 4;
 
@@ -278,6 +278,15 @@ Floats random_factors(int64_t columns, uint64_t table) {
     return factors;
 }
 
+// One of 29 scales becomes zero, and one of 31 negative.
+void make_odd_scales(Bytes& scales, size_t size) {
+    for (size_t n = 0; n < scales.size() / size; ++n) {
+        std::byte* scale = &scales[n * size];
+        if (n % 29 == 3) std::memset(scale, 0, size);
+        if (n % 31 == 5) scale[size - 1] |= std::byte{0x80};
+    }
+}
+
 void fill_scaled(const moe_format& format, int64_t rows, int64_t columns, float spread,
                  uint64_t table, std::mt19937_64& random, FormatBuffers& matrix) {
     const float scale = spread / size_of_codes(format) / 1.5f;
@@ -299,6 +308,8 @@ void fill_scaled(const moe_format& format, int64_t rows, int64_t columns, float 
                                                                 : 2;
     for (size_t i = 0; i < matrix.scales.size(); i += size)
         store_scale(format.scale_type, scale, static_cast<uint32_t>(random()), &matrix.scales[i]);
+    // Biases are made for positive scales.
+    if (size > 1 && format.zero_point != MOE_ZERO_POINT_FLOAT) make_odd_scales(matrix.scales, size);
     if (format.zero_point == MOE_ZERO_POINT_FLOAT)
         matrix.zero_points = random_biases(format, matrix.scales, random);
 }

@@ -40,8 +40,10 @@ GemmKernels avx512vnni_gemm(GemvFormat format, const Quantization& rows) {
                     .multiply = integer_panel_multiply_avx512vnni(rows.parts, found->scale_columns),
                     .rows = RowForm::integers,
                     .scale_columns = found->scale_columns,
-                    .min_rows = rows.parts == 1 ? found->min_rows_of_one_part : found->min_rows};
-    if (rows.has_bf16)
+                    .min_rows = rows.parts == 1   ? found->min_rows_of_one_part
+                                : rows.parts == 2 ? found->min_rows
+                                                  : min_panel_rows};
+    if (rows.has_bf16 && !(format == GemvFormat::f16 && rows.has_computed))
         if (const GemmKernels found = gemm_avx512bf16(format, false); found.dequantize)
             return found;
     if (const ValueKernels* found = value_kernels(format))

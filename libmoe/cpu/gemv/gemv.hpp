@@ -133,6 +133,9 @@ struct Quantization {
     // Last come the sums of 32 columns of the low parts alone, [columns / 32] in float32 under
     // their scales; parts is 2. Only kernels of AVX-512 take them.
     bool has_low_sums = false;
+    // Among the rows are float32 results that were not rounded to the type of the activations, so
+    // that bfloat16 loses some of them. Float16 weights then keep float32.
+    bool has_computed = false;
 };
 // Words are signed numbers of 16 bits, [columns / 32, parts - 1, 32]: the two most significant
 // parts together, then the third one. Of each four columns they are 0, 2, 1 and 3.
@@ -210,12 +213,20 @@ struct GemvWeights {
 using GemvKernel = void (*)(const GemvWeights& weights, int64_t first, int64_t last,
                             const void* const* x, float* out);
 
-// For 1, 2 and 4 activation rows and, where the weights of a format take long to dequantize, for 3,
-// 5 and 6; else null.
+// For 1, 2 and 4 activation rows and, of formats that are often met, for 3, 5 and 6 in one and two
+// bytes; else null.
 struct GemvKernels {
     GemvKernel of_rows[3];
     GemvKernel of_more_rows[3] = {};
 };
+constexpr int64_t gemv_rows = 6;
+// The most rows of kernels for any number, which want integers, scales and sums of five and six
+// rows in the L1 cache.
+constexpr int64_t most_gemv_rows(int64_t parts, int64_t columns) {
+    constexpr int64_t most_bytes = int64_t{40} << 10;
+    const int64_t bytes = parts * columns + 2 * numbers_of_row(columns) * 4;
+    return gemv_rows * bytes <= most_bytes ? gemv_rows : 4;
+}
 
 // The activation of an expert (layer/activation.hpp), of a kind that is not SITU.
 struct GateActivation {

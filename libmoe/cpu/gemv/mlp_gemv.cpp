@@ -16,7 +16,7 @@ namespace {
 
 // Tiles of gemv kernels, and of gemm kernels. Weight rows that are decoded one by one come in tiles
 // of many rows, too, so that none is decoded again for every four of them.
-constexpr int64_t gemv_features = 64, gemv_rows = 6;
+constexpr int64_t gemv_features = 64;
 constexpr int64_t gemm_rows = 128;
 static_assert(gemm_rows % rows_of_tile == 0);
 enum class Way : uint8_t { gemv, gemm, decoded };
@@ -101,13 +101,9 @@ class GemvMatrix {
         return in_panels && has_panels() ? Way::gemm : kernels_ ? Way::gemv : Way::decoded;
     }
 
-    // Kernels of five and six rows want these in the L1 cache; those of four let weight rows take
-    // turns where they do not fit.
     RowGroups row_groups() const {
-        constexpr int64_t most_bytes = int64_t{40} << 10;
-        const int64_t bytes = parts_ * weights_.columns + 2 * numbers_of_row(weights_.columns) * 4;
         if (!kernels_ || !kernels_->of_more_rows[0]) return rows_of_all_kernels;
-        return {gemv_rows * bytes <= most_bytes ? gemv_rows : 4, true};
+        return {most_gemv_rows(parts_, weights_.columns), true};
     }
 
     void multiply(const InputRows<float>& rows, const Tile& tile, float* scratch,

@@ -407,6 +407,7 @@ Quantization quantization_for(const GemvFamily& family, GemvFormat format, const
     const bool has_int8 = family.kernels(GemvFormat::q8_0, 1);
     const int32_t parts = use.to_int8 && has_int8 ? 1 : use.type == MOE_TYPE_F32 ? 3 : 2;
     if (family.kernels(format, parts)) how = {parts, bit_of(order_of(format))};
+    how.has_computed = use.is_computed || use.beside_computed;
     how.has_low_sums = how.parts == 2 && has_integer_codebook(format);
     if (family.of_bf16 && family.of_bf16(format, false) && use.has_avx512bf16) {
         how.has_bf16 = use.type == MOE_TYPE_BF16;
@@ -418,14 +419,15 @@ Quantization quantization_for(const GemvFamily& family, GemvFormat format, const
     if (gemm_kernels(family, format, {parts, 0, false, true}).rows == RowForm::words)
         return {parts, how.orders, false, true};
     const auto form = [&](bool has_bf16, bool for_all) {
-        return gemm_kernels(family, format,
-                            {how.parts, how.orders, has_bf16, false, false, false, for_all})
-            .rows;
+        const Quantization rows{.parts = how.parts,
+                                .orders = how.orders,
+                                .has_bf16 = has_bf16,
+                                .bf16_for_all = for_all,
+                                .has_computed = how.has_computed};
+        return gemm_kernels(family, format, rows).rows;
     };
     // Rows would lose more as bytes than as bfloat16, which the tiles of AMX take faster.
-    // A latent is not exact in bfloat16: float16 weights keep it in float32.
-    const bool is_exact =
-        use.type == MOE_TYPE_BF16 && !(use.is_computed && format == GemvFormat::f16);
+    const bool is_exact = use.type == MOE_TYPE_BF16;
     const bool for_all = family.takes_tiles && ((is_exact && !use.beside_computed) || use.to_int8);
     if ((is_exact || for_all) && use.has_avx512bf16 && form(true, for_all) == RowForm::bf16) {
         how.has_bf16 = true;
@@ -435,6 +437,18 @@ Quantization quantization_for(const GemvFamily& family, GemvFormat format, const
         how.orders |= bit_of(ColumnOrder::natural);
     }
     return how;
+}
+
+Quantization merged(const Quantization& a, const Quantization& b) {
+    return {.parts = std::max(a.parts, b.parts),
+            .orders = a.orders | b.orders,
+            .has_bf16 = a.has_bf16 || b.has_bf16,
+            .has_words = a.has_words || b.has_words,
+            .has_bf16_pair = a.has_bf16_pair || b.has_bf16_pair,
+            .rounds_to_bf16 = a.rounds_to_bf16 || b.rounds_to_bf16,
+            .bf16_for_all = a.bf16_for_all || b.bf16_for_all,
+            .has_low_sums = a.has_low_sums || b.has_low_sums,
+            .has_computed = a.has_computed || b.has_computed};
 }
 
 GemvFormat gemv_format_of(const Matrix& matrix) {

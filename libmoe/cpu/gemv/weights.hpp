@@ -27,6 +27,8 @@ struct RowUse {
 // kernels, of two bytes for activations of 16 bits, and of three for float32, whose results are
 // exact to 1e-5.
 Quantization quantization_for(const GemvFamily& family, GemvFormat format, const RowUse& use);
+// The form of rows that kernels of both share.
+Quantization merged(const Quantization& a, const Quantization& b);
 bool reads(const GemvFamily& family, GemvFormat format);
 // The gemm kernels of a family for rows in this form; empty where it has none.
 GemmKernels gemm_kernels(const GemvFamily& family, GemvFormat format, const Quantization& rows);

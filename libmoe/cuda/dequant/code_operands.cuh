@@ -46,9 +46,9 @@ class CodePairs {
     }
 };
 
-// exact_scale: a scale has as few bits as an operand, so that it is one number.
-template <Operand operand, bool exact_scale = operand == Operand::f16>
-class CodeOperands : public CodePairs<operand, CodeOperands<operand, exact_scale>> {
+// one_scale: the scale is one number, as it has no more bits or float16 holds enough of them.
+template <Operand operand, bool one_scale = operand == Operand::f16>
+class CodeOperands : public CodePairs<operand, CodeOperands<operand, one_scale>> {
   public:
     using CodePairs<operand, CodeOperands>::base;
     static constexpr float residual = operand == Operand::bf16 ? 0x1p48f : 0x1p-6f;
@@ -61,7 +61,7 @@ class CodeOperands : public CodePairs<operand, CodeOperands<operand, exact_scale
         constexpr float multiplier = operand == Operand::bf16 ? 0x1p85f : 1.0f / residual;
         const float of_unit = scale * (multiplier / static_cast<float>(unit));
         scale_ = pair_of(of_unit);
-        if constexpr (!exact_scale) scale_low_ = pair_of(of_unit - __uint_as_float(scale_ << 16));
+        if constexpr (!one_scale) scale_low_ = pair_of(of_unit - __uint_as_float(scale_ << 16));
     }
 
     // The middle of the codes becomes their zero point, with the minimum changed to suit, so that
@@ -75,7 +75,7 @@ class CodeOperands : public CodePairs<operand, CodeOperands<operand, exact_scale
     __device__ __forceinline__ uint32_t operator()(uint32_t pair) const {
         constexpr uint32_t ones = operand == Operand::bf16 ? 0x3F803F80u : 0x3C003C00u;
         const uint32_t level = multiply_add<operand>(pair, ones, minus_zero_);
-        if constexpr (exact_scale) return multiply_add<operand>(level, scale_, minus_minimum_);
+        if constexpr (one_scale) return multiply_add<operand>(level, scale_, minus_minimum_);
         const uint32_t rest = multiply_add<operand>(level, scale_low_, minus_minimum_);
         return multiply_add<operand>(level, scale_, rest);
     }

@@ -55,12 +55,12 @@ struct GroupedIq : GroupedCodeBase<packed> {
         }
         return words;
     }
-    template <Operand operand = Operand::bf16, bool exact_scale = operand == Operand::f16>
+    template <Operand operand = Operand::bf16, bool one_scale = operand == Operand::f16>
     static __device__ __forceinline__ void dequantize(const Words& words, const Table& table,
                                                       uint32_t (&a)[16]) {
 #pragma unroll
         for (int row = 0; row < 2; ++row) {
-            const CodeOperands<operand, exact_scale> operands(words.scale[row], 128);
+            const CodeOperands<operand, one_scale> operands(words.scale[row], 128);
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
                 const uint2 two = Tables::levels(table.at, words.row[row], i);

@@ -41,7 +41,7 @@ struct Q2kRowScales {
 
   private:
     // The mantissa of 2^23 ends with the number, whose conversion would take longer. The product
-    // is exact.
+    // is exact but for minima in units of the factor.
     static __device__ __forceinline__ float product(uint32_t byte, uint32_t mask, float by) {
         const float above = __uint_as_float(and_xor(byte, mask, __float_as_uint(0x1p23f)));
         return fmaf(above, by, -0x1p23f * by);

@@ -57,11 +57,11 @@ struct GroupedDequant<PackedType::q4_k> : GroupedCodeBase<PackedType::q4_k> {
     static __device__ __forceinline__ RowFactors factors(const KeptScales& scales, uint32_t block) {
         return of_codes(scales.of_block(block));
     }
-    template <Operand operand = Operand::bf16, bool exact_scale = operand == Operand::f16>
+    template <Operand operand = Operand::bf16, bool one_scale = operand == Operand::f16>
     static __device__ __forceinline__ void dequantize(const Words& words, const Table&,
                                                       uint32_t (&a)[16]) {
         const RowAffine& of = words.factors;
-        const CodeOperands<operand, exact_scale> rows[2] = {
+        const CodeOperands<operand, one_scale> rows[2] = {
             {of.scale.x, of.minimum.x, 8, nibble_unit[0]},
             {of.scale.y, of.minimum.y, 8, nibble_unit[1]}};
         const uint32_t codes[4] = {words.codes.x, words.codes.y, words.codes.z, words.codes.w};

@@ -23,8 +23,10 @@ struct RowAffine {
     float2 scale, minimum;
 };
 
-// Accumulators may be in units of a scale. A scale of zero is a very small unit, whose products
-// vanish beside all others.
+// Accumulators may be in units of a scale. A scale of zero, or below 2^-90, is a unit of 2^-90: its
+// products are lost beside those of other scales, and where all are zero the sum is below 2^-80
+// times that of levels and tokens. Accumulators stay finite while the products before it are below
+// 2^38.
 __device__ __forceinline__ float accumulator_unit(float scale) {
     constexpr float least = 0x1p-90f;
     return fabsf(scale) < least ? least : scale;

@@ -1,7 +1,7 @@
 // Superblocks of ggml in the grouped GEMM, with accumulators in units of a superblock's factor.
-// What is left of a scale is its code, a whole number or half of one of up to 8 bits, so that
-// operands take one multiply-add less and no second number (code_operands.cuh). The mainloop brings
-// accumulators to the unit of the superblock that begins. Device only.
+// A scale is then its code, a whole number or half of one of up to 8 bits, so that operands take
+// one multiply-add less and no second number (code_operands.cuh). The mainloop brings accumulators
+// to the unit of the superblock that begins. Device only.
 #pragma once
 
 #include "libmoe/cuda/dequant/grouped_blocks.cuh"
@@ -18,7 +18,8 @@ struct KeptInUnits : Kept {
     }
 };
 
-// Of a GroupedDequant with bfloat16 operands whose KeptScales have take_units().
+// Dequantizes in such units: a GroupedDequant with bfloat16 operands whose KeptScales have
+// take_units().
 template <class Dequant>
 struct InSuperblockUnits : Dequant {
     using KeptScales = KeptInUnits<typename Dequant::KeptScales>;
@@ -29,7 +30,7 @@ struct InSuperblockUnits : Dequant {
     }
 };
 
-// Float16 has no room for the largest products of code and level.
+// Float16 does not hold the largest products of code and level.
 template <class Dequant>
 constexpr bool has_superblock_units =
     operand_of<Dequant>() == Operand::bf16&& requires(typename Dequant::KeptScales& kept) {

@@ -146,7 +146,8 @@ struct WarpMainloop {
         run_width<16>(accum, n_blocks);
     }
 
-    // Accumulators of a superblock type are in units of the superblock's factor.
+    // With bfloat16 operands accumulators of a superblock type are in units of the superblock's
+    // factor.
     template <int width>
     __device__ __forceinline__ void run_width(Accumulators<Shape>& accum, uint32_t n_blocks) {
         const typename Dequant::Table table(codebook.values);

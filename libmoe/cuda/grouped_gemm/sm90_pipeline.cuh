@@ -135,7 +135,7 @@ struct StagedTile {
           room(per_stage * width * 128 + work.local_tile() * staged_tile_room(type, per_stage)),
           packed(work.gemm, work.work_tile.expert, work.packed_tile()) {}
 
-    // Of the same packed tile, for another dequantizer of its type.
+    // The same packed tile, for another dequantizer of its type.
     template <class Other>
     __device__ explicit StagedTile(const StagedTile<Other, Shape>& other)
         : lane(other.lane),
