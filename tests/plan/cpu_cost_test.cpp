@@ -71,7 +71,7 @@ std::vector<Comparison> compare(const char* file, const test::Processor& process
 }
 
 // Predicted over best time. The memory of the first machine was faster in some minutes of its run
-// than the rate of the model, by a third at most. The second file is of another Xeon than the rates
+// than the rate of the model, by a half at most. The second file is of another Xeon than the rates
 // of the model, which computes prompts a quarter slower.
 TEST(CpuCost, HoldsForTheCommittedResults) {
     SKIP_WITHOUT_X86();
@@ -83,7 +83,7 @@ TEST(CpuCost, HoldsForTheCommittedResults) {
     };
     test::Processor amx_on_two = test::with_amx;
     amx_on_two.n_threads = 2;
-    for (const Case& one : {Case{"cpu-2.json", test::with_avx512, 60, 0.7, 1.06, 1.5},
+    for (const Case& one : {Case{"cpu-2.json", test::with_avx512, 60, 0.7, 1.06, 1.65},
                             Case{"cpu-16.json", test::with_amx, 60, 0.55, 0.79, 1.3},
                             Case{"cpu-2-amx.json", amx_on_two, 60, 0.7, 0.98, 1.4}}) {
         std::vector<double> ratios;
