@@ -171,11 +171,10 @@ void fill_blocks(FormatBuffers& matrix, size_t block_bytes, float spread) {
 
 // Blocks of zeros, and of one value: then types with minima have no scale but a minimum.
 void make_even_blocks(Floats& source, float value) {
-    constexpr size_t columns = even_columns;
-    for (size_t i = 0; i < source.size() / columns; ++i) {
+    for (size_t i = 0; i < source.size() / even_columns; ++i) {
         const size_t number = i % block_cycle;
         if (number == zero_block || number == other_block)
-            std::fill_n(source.begin() + static_cast<ptrdiff_t>(i * columns), columns,
+            std::fill_n(source.begin() + static_cast<ptrdiff_t>(i * even_columns), even_columns,
                         number == zero_block ? 0.0f : value);
     }
 }
@@ -309,9 +308,10 @@ void fill_scaled(const moe_format& format, int64_t rows, int64_t columns, float 
     for (size_t i = 0; i < matrix.scales.size(); i += size)
         store_scale(format.scale_type, scale, static_cast<uint32_t>(random()), &matrix.scales[i]);
     // Biases are made for positive scales.
-    if (size > 1 && format.zero_point != MOE_ZERO_POINT_FLOAT) make_odd_scales(matrix.scales, size);
     if (format.zero_point == MOE_ZERO_POINT_FLOAT)
         matrix.zero_points = random_biases(format, matrix.scales, random);
+    else if (size > 1)
+        make_odd_scales(matrix.scales, size);
 }
 
 // What nested scales index.

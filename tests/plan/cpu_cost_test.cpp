@@ -71,8 +71,8 @@ std::vector<Comparison> compare(const char* file, const test::Processor& process
 }
 
 // Predicted over best time. The memory of the first machine was faster in some minutes of its run
-// than the rate of the model, by a half at most. The second file is of another Xeon than the rates
-// of the model, which computes prompts a quarter slower.
+// than the rate of the model, by six tenths at most. The second file is of another Xeon than the
+// rates of the model, which computes prompts a quarter slower.
 TEST(CpuCost, HoldsForTheCommittedResults) {
     SKIP_WITHOUT_X86();
     struct Case {

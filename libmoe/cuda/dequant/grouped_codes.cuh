@@ -4,6 +4,7 @@
 
 #include <type_traits>
 
+#include "libmoe/cuda/dequant/accumulator_units.cuh"
 #include "libmoe/cuda/dequant/code_operands.cuh"
 #include "libmoe/cuda/dequant/row_scales.cuh"
 #include "libmoe/cuda/dequant/shared_codes.cuh"

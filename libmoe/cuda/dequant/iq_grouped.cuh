@@ -2,9 +2,9 @@
 // give levels plus 128, which are codes of 8 bits. Device only.
 #pragma once
 
+#include "libmoe/cuda/dequant/accumulator_units.cuh"
 #include "libmoe/cuda/dequant/code_operands.cuh"
 #include "libmoe/cuda/dequant/iq.cuh"
-#include "libmoe/cuda/dequant/row_scales.cuh"
 
 namespace moe::cuda {
 

@@ -2,7 +2,7 @@
 // factors of both (packed/ggml_scales.hpp). Used by gemv and the grouped GEMM. Device only.
 #pragma once
 
-#include "libmoe/cuda/dequant/row_scales.cuh"
+#include "libmoe/cuda/dequant/accumulator_units.cuh"
 #include "libmoe/cuda/dequant/six_bit_scales.cuh"
 
 namespace moe::cuda {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "libmoe/cuda/device/convert.hpp"
-#include "libmoe/cuda/device/fast_activation.cuh"
 #include "libmoe/cuda/device/shared_memory.cuh"
 #include "libmoe/packed/ggml_scales.hpp"
 
@@ -22,30 +21,6 @@ struct RowScales {
 struct RowAffine {
     float2 scale, minimum;
 };
-
-// Accumulators may be in units of a scale. A scale of zero, or below 2^-90, is a unit of 2^-90: its
-// products are lost beside those of other scales, and where all are zero the sum is below 2^-80
-// times that of levels and tokens. Accumulators stay finite while the products before it are below
-// 2^38.
-__device__ __forceinline__ float accumulator_unit(float scale) {
-    constexpr float least = 0x1p-90f;
-    return fabsf(scale) < least ? least : scale;
-}
-
-// Divides the factors of a superblock's scales by themselves, so that scales are their codes, and
-// returns them as units of rows g and g + 8. Minima keep their size.
-__device__ __forceinline__ float2 take_units(float (&factor)[2]) {
-    const float2 units{accumulator_unit(factor[0]), accumulator_unit(factor[1])};
-    factor[0] = factor[1] = 1.0f;
-    return units;
-}
-__device__ __forceinline__ float2 take_units(RowAffine& factor) {
-    const float2 units{accumulator_unit(factor.scale.x), accumulator_unit(factor.scale.y)};
-    factor = {
-        {1.0f, 1.0f},
-        {factor.minimum.x * fast_reciprocal(units.x), factor.minimum.y * fast_reciprocal(units.y)}};
-    return units;
-}
 
 // The scale records of ggml's blocks of 32 in rows g and g + 8: float16 scales, or each with a
 // minimum behind it, which is added.

@@ -13,6 +13,7 @@
 // 3. Arrive at the stage's empty barrier.
 #pragma once
 
+#include "libmoe/cuda/dequant/accumulator_units.cuh"
 #include "libmoe/cuda/device/mma.cuh"
 #include "libmoe/cuda/grouped_gemm/sm90_pipeline.cuh"
 
@@ -155,16 +156,12 @@ struct WarpMainloop {
         if constexpr (has_superblock_units<Dequant>) {
             StagedTile<InSuperblockUnits<Dequant>, Shape> in_units(tile);
             AccumulatorUnits units;
-            const auto scale_all = [&](const float2& factors) {
-#pragma unroll
-                for (int i = 0; i < width / 8; ++i) scale_rows(d[i], factors);
-            };
             each_stage(n_blocks, [&](uint32_t first, uint32_t n) {
                 stage<width>(in_units, table, d, first, n, [&](uint32_t block) {
-                    if (block % 4 == 0) scale_all(units.change(in_units.kept.units));
+                    if (block % 4 == 0) scale_rows(d, units.change(in_units.kept.units));
                 });
             });
-            scale_all(units.of_rows);
+            scale_rows(d, units.of_rows);
         } else {
             each_stage(n_blocks, [&](uint32_t block, uint32_t n) {
                 stage<width>(tile, table, d, block, n, [](uint32_t) {});
@@ -193,11 +190,6 @@ struct WholeGroups {
         : mainloop(mainloop_),
           values(mainloop_.codebook.values, mainloop_.codebook.pairs, mainloop_.tile.lane) {}
 
-    __device__ __forceinline__ void scale(const float2& factors) {
-#pragma unroll
-        for (int i = 0; i < width / 8; ++i) scale_rows(d[i], factors);
-    }
-
     __device__ __forceinline__ void add(const uint32_t (&a)[16], uint32_t rows) {
         if constexpr (in_units) return mainloop.template multiply<width>(d, a, rows);
         float c[width / 8][4] = {};
@@ -217,7 +209,8 @@ struct WholeGroups {
             const uint32_t next = min(i + 1, n - 1);
             const Words ahead = mainloop.tile.load(at, next, block + next);
             const bool begins = mainloop.tile.keep_scales_of_group(scales, at, block + i);
-            if (in_units && begins) scale(units.change(accumulator_units(scales.factors())));
+            if (in_units && begins)
+                scale_rows(d, units.change(accumulator_units(scales.factors())));
             uint32_t a[16];
 #pragma unroll
             for (int j = 0; j < 4; ++j) Dequant::spread(words, values, scales, j, a + 4 * j);
@@ -228,7 +221,7 @@ struct WholeGroups {
 
     __device__ __forceinline__ void run(Accumulators<Shape>& accum, uint32_t n_blocks) {
         mainloop.each_stage(n_blocks, [&](uint32_t block, uint32_t n) { stage(block, n); });
-        scale(units.after_levels<Dequant>());
+        scale_rows(d, units.after_levels<Dequant>());
 #pragma unroll
         for (int i = 0; i < width / 2; ++i) accum[i] = d[i / 4][i % 4];
     }

@@ -16,6 +16,7 @@
 // 3. Arrive at the stage's empty barrier.
 #pragma once
 
+#include "libmoe/cuda/dequant/accumulator_units.cuh"
 #include "libmoe/cuda/device/wgmma.cuh"
 #include "libmoe/cuda/grouped_gemm/sm90_pipeline.cuh"
 

@@ -6,8 +6,7 @@
 // producer and consumers advance through the same stages, and the producer begins with phase 1.
 #pragma once
 
-#include "libmoe/cuda/dequant/row_scales.cuh"
-#include "libmoe/cuda/dequant/superblock_units.cuh"
+#include "libmoe/cuda/dequant/grouped_blocks.cuh"
 #include "libmoe/cuda/device/bulk_copy.cuh"
 #include "libmoe/cuda/device/mbarrier.cuh"
 #include "libmoe/cuda/grouped_gemm/sm90_epilogue.cuh"
@@ -82,39 +81,6 @@ __device__ __forceinline__ WorkTile load_work_tile(uint32_t from) {
 struct Codebooks {
     uint32_t values, pairs;
 };
-
-// The epilogue multiplies by the residual scale, which operands without scales do not lack.
-template <class Dequant>
-constexpr float without_residual = 1.0f / Dequant::residual_scale;
-
-// The units that accumulators of rows g and g + 8 are in.
-struct AccumulatorUnits {
-    float2 of_rows{1.0f, 1.0f};
-
-    // Returns the factors that bring accumulators to the units `next`, which accumulator_unit made.
-    __device__ __forceinline__ float2 change(const float2& next) {
-        const float2 factors{of_rows.x * fast_reciprocal(next.x),
-                             of_rows.y * fast_reciprocal(next.y)};
-        of_rows = next;
-        return factors;
-    }
-    // The last factors of accumulators whose operands are levels.
-    template <class Dequant>
-    __device__ __forceinline__ float2 after_levels() const {
-        return {of_rows.x * without_residual<Dequant>, of_rows.y * without_residual<Dequant>};
-    }
-};
-
-__device__ __forceinline__ float2 accumulator_units(const RowFactors& scales) {
-    return {accumulator_unit(scales.of_product[0]), accumulator_unit(scales.of_product[1])};
-}
-
-// Accumulators of a thread alternate between the rows in pairs.
-template <int n>
-__device__ __forceinline__ void scale_rows(float (&accum)[n], const float2& factors) {
-#pragma unroll
-    for (int i = 0; i < n; ++i) accum[i] *= i & 2 ? factors.y : factors.x;
-}
 
 // A consumer warp's packed tile in the stages of a work tile.
 template <class Dequant, class Shape>
