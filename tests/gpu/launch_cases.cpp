@@ -126,7 +126,8 @@ void check_names(Context& context) {
     context.expect(
         is_function_of("sm80_int4_bf16_grouped_gemm_down_wide",
                        "void moe::cuda::sm80_grouped_kernel<(moe::PackedType)35, "
-                       "(moe::cuda::Operand)0, moe::cuda::Sm80Wide>(moe::cuda::Sm80Call)"),
+                       "(moe::cuda::Operand)0, (moe::cuda::Sm80Form)1, moe::cuda::Sm80Wide>"
+                       "(moe::cuda::Sm80Call)"),
         "the portable function of int4");
     context.expect(!is_function_of("sm80_bf16_bf16_grouped_gemm_down_wide",
                                    "void moe::cuda::grouped_kernel<moe::cuda::GroupedDequant<("

@@ -30,10 +30,10 @@ void expect_stages(int32_t shared_bytes) {
         const Sm80Config config = sm80_config<kind, Shape>(device, type, static_bytes);
         const std::string name = std::string(packed_type_name(type)) + " group " +
                                  std::to_string(is_grid(kind) ? grid_group(type) : 0);
-        for (int width = 0; width < sm80_widths; ++width) {
+        for (int width = 0; width < Shape::widths; ++width) {
             const Sm80Stages& stages = config.stages[width];
             EXPECT_GE(stages.n, 2) << name << " in " << shared_bytes;
-            EXPECT_LE(stages.n, Shape::max_stages) << name;
+            EXPECT_LE(stages.n, sm80_max_stages) << name;
             EXPECT_EQ(stages.all_bytes, stages.n * stages.bytes) << name;
             EXPECT_EQ(stages.tile_bytes % 16, 0) << name;
             EXPECT_LE(stages.all_bytes, config.shared_bytes) << name;

@@ -11,9 +11,9 @@ namespace moe::cuda {
 
 struct Sm80Call {
     GemmArgs gemm;
-    int32_t in_vectors;   // of eight columns, of an input row
-    int64_t tile_stride;  // of packed tiles in memory
-    Sm80Stages stages[sm80_widths];
+    int32_t in_vectors;                  // of eight columns, of an input row
+    int64_t tile_stride;                 // of packed tiles in memory
+    Sm80Stages stages[sm80_max_widths];  // of the shape's widths
     Sm80FewRowsStages few_rows;
     bool copies;          // input rows need no conversion and begin on 16 bytes
     bool stores_fours;    // four elements of an output row at a time, rounded once

@@ -16,7 +16,7 @@
 
 namespace moe::cuda {
 
-template <PackedType kind, Operand operand, class Shape>
+template <PackedType kind, Operand operand, Sm80Form form, class Shape>
 class Sm80FewRows {
   public:
     using Accumulators = float[1][2][4];  // of up to eight rows the first half
@@ -48,7 +48,7 @@ class Sm80FewRows {
             row < 0 ? nullptr : call_.gemm.in_bytes() + 2 * row + 16 * (threadIdx.x % 8);
         fetch_tokens(in, 0, chunk, 0);
         commit_copies();
-        KeptScales kept[1];
+        Kept kept;
         int stage = 0, empty = ahead * call_.few_rows.of_warp.bytes, tokens = token_bytes;
 #pragma unroll 1
         for (int first = 0; first < n_k_blocks_; first += k_blocks) {
@@ -74,22 +74,25 @@ class Sm80FewRows {
             empty = stage;
             stage = behind(stage);
         }
+        mainloop<16>().finish(accum, kept);
     }
 
   private:
     static constexpr int k_blocks = sm80_few_k_blocks<kind>;
     static_assert(Shape::m_tiles == 1 && Shape::warps_n == 1 && Shape::few_rows == 16);
     template <int rows>
-    using Mainloop = Sm80Mainloop<kind, operand, Shape, rows, k_blocks>;
-    using KeptScales = typename Mainloop<8>::KeptScales;
+    using Mainloop = Sm80Mainloop<kind, operand, form, Shape, rows, k_blocks>;
+    using Kept = typename Mainloop<8>::Kept;
 
     template <int rows>
+    __device__ __forceinline__ Mainloop<rows> mainloop() const {
+        return {call_, work_, call_.few_rows.of_warp, shared_.codebook, chunks_, ring_};
+    }
+    template <int rows>
     __device__ __forceinline__ void multiply(Accumulators& accum, int first, int tokens,
-                                             int in_chunk, int stage, KeptScales (&kept)[1]) const {
-        const Mainloop<rows> mainloop(call_, work_, call_.few_rows.of_warp, shared_.codebook,
-                                      chunks_, ring_);
+                                             int in_chunk, int stage, Kept& kept) const {
         const int n = tile_ ? min(k_blocks, n_k_blocks_ - first) : 0;
-        mainloop.template multiply_stage<(k_blocks > 1)>(
+        mainloop<rows>().multiply_stage(
             accum, first, n, tokens + in_chunk * Mainloop<rows>::token_bytes, stage, kept);
     }
 

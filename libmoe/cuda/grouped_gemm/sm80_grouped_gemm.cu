@@ -58,7 +58,7 @@ void launch_grouped(const DeviceFacts& device, const GemmArgs& gemm, const Sm80K
     Sm80Call call{gemm,
                   gemm.in_columns / 8,
                   gemm.weights.tile_stride(),
-                  {config.stages[0], config.stages[1]},
+                  {config.stages[0], config.stages[1], config.stages[2]},
                   config.few_rows,
                   can_copy(gemm.in, operand),
                   can_store_fours(gemm),

@@ -29,11 +29,11 @@
 namespace moe::cuda {
 
 // Finds the rows of an item and multiplies them. Accumulators end in the memory of the stages.
-template <PackedType kind, Operand operand, class Shape, int width>
+template <PackedType kind, Operand operand, Sm80Form form, class Shape, int width>
 __device__ __forceinline__ void sm80_multiply(const Sm80Call& call, const Sm80Work& work,
                                               Sm80Shared<Shape>& shared, std::byte* memory) {
     using Fetch = Sm80Fetch<kind, operand, Shape, width>;
-    using Mainloop = Sm80Mainloop<kind, operand, Shape, Fetch::rows, Fetch::k_blocks>;
+    using Mainloop = Sm80Mainloop<kind, operand, form, Shape, Fetch::rows, Fetch::k_blocks>;
     find_rows(call.gemm, work.tile, shared.rows);
     if (const auto row = static_cast<int>(threadIdx.x); row < Shape::max_rows)
         Fetch::TokenRows::store(shared.token_rows, row, shared.rows.in[row]);
@@ -52,10 +52,10 @@ __device__ __forceinline__ void sm80_multiply(const Sm80Call& call, const Sm80Wo
 }
 
 // The same for tiles of few rows.
-template <PackedType kind, Operand operand, class Shape>
+template <PackedType kind, Operand operand, Sm80Form form, class Shape>
 __device__ __forceinline__ void sm80_multiply_few(const Sm80Call& call, const Sm80Work& work,
                                                   Sm80Shared<Shape>& shared, std::byte* memory) {
-    using FewRows = Sm80FewRows<kind, operand, Shape>;
+    using FewRows = Sm80FewRows<kind, operand, form, Shape>;
     const FewRows few(call, work, shared, memory);
     find_rows(call.gemm, work.tile, shared.rows);
     __syncthreads();
@@ -65,23 +65,31 @@ __device__ __forceinline__ void sm80_multiply_few(const Sm80Call& call, const Sm
     sm80_store_accum<Shape, 2>(accum, memory);
 }
 
-template <PackedType kind, Operand operand, class Shape>
+// For the narrowest width, from `width` on, that holds the tile's rows.
+template <PackedType kind, Operand operand, Sm80Form form, class Shape, int width = 0>
+__device__ __forceinline__ void sm80_multiply_any(const Sm80Call& call, const Sm80Work& work,
+                                                  Sm80Shared<Shape>& shared, std::byte* memory) {
+    if constexpr (width + 1 < Shape::widths) {
+        if (work.tile.n_rows > sm80_rows_of_width<Shape>(width))
+            return sm80_multiply_any<kind, operand, form, Shape, width + 1>(call, work, shared,
+                                                                            memory);
+    }
+    sm80_multiply<kind, operand, form, Shape, width>(call, work, shared, memory);
+}
+
+template <PackedType kind, Operand operand, Sm80Form form, class Shape>
 __device__ __forceinline__ void sm80_run_item(const Sm80Call& call, const Sm80Work& work,
                                               Sm80Shared<Shape>& shared, std::byte* memory) {
     if constexpr (has_codebook(kind))
         load_codebook(call.gemm.weights, work.tile.expert, shared.codebook);
-    const int n_rows = work.tile.n_rows;
-    static_assert(sm80_widths == 2);
-    if (n_rows > sm80_rows_of_width<Shape>(0))
-        return sm80_multiply<kind, operand, Shape, 1>(call, work, shared, memory);
     if constexpr (Shape::few_rows > 0) {
-        if (n_rows <= Shape::few_rows)
-            return sm80_multiply_few<kind, operand, Shape>(call, work, shared, memory);
+        if (work.tile.n_rows <= Shape::few_rows)
+            return sm80_multiply_few<kind, operand, form, Shape>(call, work, shared, memory);
     }
-    sm80_multiply<kind, operand, Shape, 0>(call, work, shared, memory);
+    sm80_multiply_any<kind, operand, form>(call, work, shared, memory);
 }
 
-template <PackedType kind, Operand operand, class Shape>
+template <PackedType kind, Operand operand, Sm80Form form, class Shape>
 __global__ void __launch_bounds__(sm80_threads<Shape>, Shape::blocks_per_sm)
     sm80_grouped_kernel(const __grid_constant__ Sm80Call call) {
     extern __shared__ __align__(128) std::byte memory[];
@@ -90,26 +98,35 @@ __global__ void __launch_bounds__(sm80_threads<Shape>, Shape::blocks_per_sm)
     const Sm80Items items(call);
     for (uint32_t item = blockIdx.x; item < items.size(); item += gridDim.x) {
         const Sm80Work work = items.load(item);
-        sm80_run_item<kind, operand, Shape>(call, work, shared, memory);
+        sm80_run_item<kind, operand, form, Shape>(call, work, shared, memory);
         __syncthreads();
         sm80_store_rows<Shape>(call, work, shared.rows, memory,
-                               sm80_residual_scale<kind, operand>());
+                               Sm80Dequant<kind, operand, form, 1>::residual_scale);
         __syncthreads();
     }
 }
 
-template <PackedType kind, Operand operand, class Shape>
+template <PackedType kind, Operand operand, Sm80Form form, class Shape>
 Sm80Kernel sm80_kernel_of() {
-    return {reinterpret_cast<const void*>(&sm80_grouped_kernel<kind, operand, Shape>),
+    return {reinterpret_cast<const void*>(&sm80_grouped_kernel<kind, operand, form, Shape>),
             sm80_threads<Shape>, static_cast<int32_t>(sizeof(Sm80Shared<Shape>)),
             &sm80_config<kind, Shape>};
 }
 
 // The kernels of a type: square warp tiles for 16-bit weights.
-template <PackedType kind, Operand operand>
+template <PackedType kind, Operand operand, Sm80Form form>
 Sm80Kernels sm80_kernels_of() {
     using Wide = std::conditional_t<code_bits(kind) == 16, Sm80Wide16, Sm80Wide>;
-    return {sm80_kernel_of<kind, operand, Wide>(), sm80_kernel_of<kind, operand, Sm80Narrow>()};
+    return {sm80_kernel_of<kind, operand, form, Wide>(),
+            sm80_kernel_of<kind, operand, form, Sm80Narrow>()};
+}
+template <PackedType kind, Operand operand>
+Sm80Kernels sm80_kernels_of(PackedType type) {
+    if constexpr (sm80_takes_levels<kind>) {
+        if (grid_records_of(type, 64).are_whole)
+            return sm80_kernels_of<kind, operand, Sm80Form::levels>();
+    }
+    return sm80_kernels_of<kind, operand, Sm80Form::any>();
 }
 
 // Those of the type, if it is one of the list.
@@ -118,8 +135,8 @@ Sm80Kernels sm80_kernels_among(PackedType type, Operand operand) {
     Sm80Kernels found{};
     const auto take = [&]<PackedType kind>() {
         if (kind_of(type) != kind) return;
-        found = operand == Operand::bf16 ? sm80_kernels_of<kind, Operand::bf16>()
-                                         : sm80_kernels_of<kind, Operand::f16>();
+        found = operand == Operand::bf16 ? sm80_kernels_of<kind, Operand::bf16>(type)
+                                         : sm80_kernels_of<kind, Operand::f16>(type);
     };
     (take.template operator()<kinds>(), ...);
     return found;

@@ -6,78 +6,27 @@
 // registers of four steps, as the packed layout permutes k.
 #pragma once
 
-#include <type_traits>
-
-#include "libmoe/cuda/dequant/grouped_blocks.cuh"
-#include "libmoe/cuda/dequant/value_blocks.hpp"
 #include "libmoe/cuda/device/mma.cuh"
-#include "libmoe/cuda/grouped_gemm/sm80_stage.cuh"
+#include "libmoe/cuda/grouped_gemm/sm80_dequant.cuh"
 
 namespace moe::cuda {
 
-// Types whose dequantizer for Hopper's grouped GEMM needs no instruction of Hopper's and no table
-// of its own: it is quicker than values one by one. E2M1 multiplies by such an instruction, but
-// with float16 operands.
-template <PackedType kind, Operand operand>
-constexpr bool sm80_takes_grouped_dequant =
-    kind == PackedType::q8_0 || is_grouped_grid(kind) ||
-    (has_ggml_scales(kind) && !is_iq_grid(kind)) ||
-    (operand == Operand::f16 && (kind == PackedType::nvfp4 || kind == PackedType::mxfp4));
-
-template <PackedType kind, Operand operand>
-using Sm80GroupedDequant =
-    std::conditional_t<operand == Operand::f16, InF16<GroupedDequant<kind>>, GroupedDequant<kind>>;
-
-// The factor that accumulators still lack.
-template <PackedType kind, Operand operand>
-constexpr float sm80_residual_scale() {
-    if constexpr (sm80_takes_grouped_dequant<kind, operand>)
-        return Sm80GroupedDequant<kind, operand>::residual_scale;
-    else
-        return residual_scale_of<kind, operand>();
-}
-
-// A lane holds these of a block.
-template <PackedType kind, Operand operand>
-constexpr auto sm80_block_words() {
-    if constexpr (sm80_takes_grouped_dequant<kind, operand>)
-        return std::type_identity<typename Sm80GroupedDequant<kind, operand>::Words>{};
-    else
-        return std::type_identity<typename ValueDequant<kind>::Words>{};
-}
-
-// A lane keeps these of a grid besides: the scales of the blocks before `until`. Loading a record
-// takes half as many instructions as dequantizing a block.
-template <class Dequant>
-struct Sm80KeptScales {
-    typename Dequant::KeptScales scales;
-    int until = 0;
-};
-struct Sm80NothingKept {};
-template <PackedType kind, Operand operand>
-constexpr auto sm80_kept_scales() {
-    if constexpr (is_grouped_grid(kind))
-        return std::type_identity<Sm80KeptScales<Sm80GroupedDequant<kind, operand>>>{};
-    else
-        return std::type_identity<Sm80NothingKept>{};
-}
-
 // rows: of tokens in a stage. k_blocks: in a stage.
-template <PackedType kind, Operand operand, class Shape, int rows, int k_blocks>
+template <PackedType kind, Operand operand, Sm80Form form, class Shape, int rows, int k_blocks>
 class Sm80Mainloop {
   public:
     static constexpr int fragments = rows / 8 / Shape::warps_n;  // of a warp's tokens
     static constexpr int token_bytes = rows * sm80_row_bytes;
     using Accumulators = float[Shape::m_tiles][fragments][4];
-    using Values = ValueDequant<kind>;
-    using Words = typename Values::Words;
+    using Dequant = Sm80Dequant<kind, operand, form, k_blocks>;
+    using Kept = typename Dequant::Kept[Shape::m_tiles];
 
     // Tokens and weights lie in a stage at zero as given: `tokens` is the shared address of the
     // first row, `weights` that of the warp's first packed tile.
     __device__ __forceinline__ Sm80Mainloop(const Sm80Call& call, const Sm80Work& work,
                                             const Sm80Stages& stages, const float* codebook,
                                             uint32_t tokens, const std::byte* weights)
-        : call_(call), stages_(stages), codebook_(codebook), weights_(weights) {
+        : dequant_{{call, stages.tile_bytes, codebook}}, weights_(weights) {
         const Sm80Lane lane;
         const int first_row = lane.warp % Shape::warps_n * fragments * 8;
         is_absent_ = first_tile() >= work.n_tiles(call);
@@ -95,61 +44,81 @@ class Sm80Mainloop {
             run_stages(accum, pipeline);
     }
 
-    using BlockWords = typename decltype(sm80_block_words<kind, operand>())::type;
-    using KeptScales = typename decltype(sm80_kept_scales<kind, operand>())::type;
-
     // Multiplies the n blocks of a stage, whose tokens and weights lie so far behind those of the
-    // stage at zero. overlaps: a full stage has no branches, so that two blocks overlap. Accum: at
-    // least Accumulators.
-    template <bool overlaps, class Accum>
+    // stage at zero. Words are loaded a block ahead. Accum: at least Accumulators.
+    template <class Accum>
     __device__ __forceinline__ void multiply_stage(Accum& accum, int first, int n, int tokens,
-                                                   int weights,
-                                                   KeptScales (&kept)[Shape::m_tiles]) const {
-        const auto multiply = [&](int u) {
-            multiply_block(accum, block_of(first, u, tokens, weights), kept);
-        };
-        if (overlaps && n == k_blocks) {
-#pragma unroll 2
-            for (int u = 0; u < k_blocks; ++u) multiply(u);
-        } else {
+                                                   int weights, Kept& kept) const {
+        if (n == 0) return;
+        const auto at = [&](int u) { return block_of(first, u, tokens, weights); };
+        const Block start = at(0);
+#pragma unroll
+        for (int m = 0; m < Shape::m_tiles; ++m)
+            scale_if<Dequant>(dequant_.begin_stage(tile_of(start, m), kept[m]), accum[m], kept[m]);
+        Words even, odd;
+        load_words(start, kept, even);
 #pragma unroll 1
-            for (int u = 0; u < n; ++u) multiply(u);
+        for (int u = 0; u < n; u += 2) {
+            load_words(at(min(u + 1, n - 1)), kept, odd);
+            multiply_block(accum, at(u), even, kept);
+            if (k_blocks == 1 || u + 1 == n) return;
+            load_words(at(min(u + 2, n - 1)), kept, even);
+            multiply_block(accum, at(u + 1), odd, kept);
+        }
+    }
+
+    // Accumulators without the unit that they were in.
+    template <class Accum>
+    __device__ __forceinline__ void finish(Accum& accum, const Kept& kept) const {
+        if constexpr (Dequant::has_units) {
+#pragma unroll
+            for (int m = 0; m < Shape::m_tiles; ++m) scale_rows(accum[m], kept[m].last());
         }
     }
 
   private:
     struct Block {
-        uint32_t tokens;           // shared address of row g of the warp's first fragment
-        const std::byte* weights;  // of the warp's first packed tile in the stage
-        int codes;                 // where the k_block begins in a packed tile
-        int first;                 // k_block of the stage
-        int k0;
+        Sm80Block weights;  // of the warp's first packed tile
+        uint32_t tokens;    // shared address of row g of the warp's first fragment
     };
-
-    static constexpr int scale_offset = k_blocks * sm80_code_stride<kind>;
+    __device__ __forceinline__ Sm80Block tile_of(const Block& block, int m) const {
+        Sm80Block of = block.weights;
+        of.tile += m * dequant_.context.tile_bytes;
+        return of;
+    }
+    using Words = typename Dequant::Words[Shape::m_tiles];
+    using HalfBlock = uint32_t[Shape::m_tiles][2][4];
 
     __device__ __forceinline__ Block block_of(int first, int u, int tokens, int weights) const {
         int codes = u * sm80_code_stride<kind>;
         if constexpr (is_grid(kind)) {
-            const GridRecords& grid = call_.records;
+            const GridRecords& grid = dequant_.context.call.records;
             codes = grid.codes(first + u) - grid.align_down(grid.begin(first));
         }
-        return {row_ + tokens + u * token_bytes, weights_ + weights, codes, first,
-                64 * (first + u)};
+        const int number = first + u;
+        return {{weights_ + weights, codes, number, first, k_blocks == 4 ? u : number & 3},
+                row_ + tokens + u * token_bytes};
     }
 
-    // Stage by stage. Blocks of many rows have enough to do in one.
+    __device__ __forceinline__ void load_words(const Block& block, const Kept& kept,
+                                               Words& words) const {
+#pragma unroll
+        for (int m = 0; m < Shape::m_tiles; ++m)
+            words[m] = dequant_.load(tile_of(block, m), kept[m]);
+    }
+
+    // Stage by stage.
     template <class Pipeline>
     __device__ __forceinline__ void run_stages(Accumulators& accum, Pipeline& pipeline) const {
-        constexpr bool overlaps = k_blocks > 1 && rows < Shape::max_rows;
-        KeptScales kept[Shape::m_tiles];
+        Kept kept;
 #pragma unroll 1
-        for (int first = 0; first < pipeline.n_k_blocks(); first += k_blocks) {
+        for (int first = pipeline.fill(); first < pipeline.n_k_blocks(); first += k_blocks) {
             const int n = is_absent_ ? 0 : min(k_blocks, pipeline.n_k_blocks() - first);
             const int stage = pipeline.stage();
-            multiply_stage<overlaps>(accum, first, n, stage, stage, kept);
+            if (first >= 0) multiply_stage(accum, first, n, stage, stage, kept);
             pipeline.turn(first);
         }
+        finish(accum, kept);
     }
 
     // The loop of many rows, of whose warps a scheduler has two: so what an mma waits for is loaded
@@ -166,9 +135,11 @@ class Sm80Mainloop {
         const int n = pipeline.n_k_blocks();
         if (is_absent_) {
 #pragma unroll 1
-            for (int k_block = 0; k_block < n; ++k_block) pipeline.turn(k_block);
+            for (int k_block = pipeline.fill(); k_block < n; ++k_block) pipeline.turn(k_block);
             return;
         }
+#pragma unroll 1
+        for (int k_block = pipeline.fill(); k_block < 0; ++k_block) pipeline.turn(k_block);
         Halves halves(*this);
         uint4 ring[ahead];
         const auto block_at = [&](int k_block, int stage) {
@@ -180,7 +151,8 @@ class Sm80Mainloop {
         for (int f = 0; f < ahead; ++f) ring[f] = load_tokens(block, f);
 #pragma unroll 1
         for (int k_block = 0; k_block < n; ++k_block) {
-            Block next;
+            Block next = block;
+            halves.scale(accum);
 #pragma unroll
             for (int f = 0; f < 2 * fragments; f += together) {
                 if (f == 0) halves.make_second(block);
@@ -199,102 +171,13 @@ class Sm80Mainloop {
             }
             block = next;
         }
+        finish(accum, halves.kept);
     }
 
     // Byte `byte` of row g of a fragment, swizzled.
     static __device__ __forceinline__ uint32_t token_at(uint32_t row, int fragment, int byte) {
         const Sm80Lane lane;
         return row + 8 * fragment * sm80_row_bytes + ((byte & ~15) ^ 16 * lane.g) + byte % 16;
-    }
-
-    __device__ __forceinline__ Words load_values(const Block& block, int m) const {
-        const PackedType type = type_of<kind>(call_.gemm.weights);
-        const std::byte* tile = block.weights + m * stages_.tile_bytes;
-        const std::byte* codes = tile + block.codes;
-        const std::byte* scales = codes + block_code_bytes(type, 4);
-        if constexpr (has_superblock(kind)) scales = tile + scale_offset;
-        if constexpr (is_grid(kind)) scales = tile + records_of(block);
-        return Values::load(type, codes, scales, Sm80Lane().id, block.k0);
-    }
-
-    // Where a packed tile of the stage has the records of a block's unit.
-    __device__ __forceinline__ int records_of(const Block& block) const {
-        const GridRecords& grid = call_.records;
-        const int records = grid.records(block.k0 / 64);
-        if (!grid.begins_before(block.k0 / 64, block.first))
-            return records - grid.align_down(grid.begin(block.first));
-        return sm80_records_apart(grid, stages_.tile_bytes) + records - grid.align_down(records);
-    }
-
-    __device__ __forceinline__ void dequantize(const Words& words, int step,
-                                               uint32_t (&a)[4]) const {
-        constexpr float inverse = 1.0f / residual_scale_of<kind, operand>();
-#pragma unroll
-        for (int reg = 0; reg < 4; ++reg) {
-            if constexpr (requires { Values::template operands<operand>(words, step, reg); }) {
-                a[reg] = Values::template operands<operand>(words, step, reg);
-            } else {
-                const FloatPair value = Values::pair(words, codebook_, step, reg);
-                a[reg] = operand_pair<operand>({value.low * inverse, value.high * inverse});
-            }
-        }
-    }
-
-    // Words of a block, and the registers of two of its steps.
-    static constexpr bool is_grouped = sm80_takes_grouped_dequant<kind, operand>;
-
-    // Loads the scales of a grid where those that are kept do not serve the block. Blocks come in
-    // order.
-    __device__ __forceinline__ void keep_scales(const Block& block, int m, uint32_t tile,
-                                                KeptScales& kept) const {
-        const int number = block.k0 / 64;
-        if (number < kept.until) return;
-        const GridRecords& records = call_.records;
-        // A group begins with its unit, whose records are right before the codes.
-        kept.until = number + static_cast<int>(records.group_blocks);
-        const auto lane = static_cast<uint32_t>(Sm80Lane().id);
-        const int from_codes = records.record(static_cast<int>(lane & 3)) - records.front_bytes;
-        kept.scales.load(records, tile + block.codes + from_codes, lane);
-    }
-
-    __device__ __forceinline__ BlockWords load_block(const Block& block, int m,
-                                                     KeptScales& kept) const {
-        if constexpr (!is_grouped) {
-            return load_values(block, m);
-        } else {
-            const uint32_t tile = shared_address(block.weights) + m * stages_.tile_bytes;
-            const uint32_t codes = tile + block.codes;
-            const auto lane = static_cast<uint32_t>(Sm80Lane().id);
-            using Grouped = Sm80GroupedDequant<kind, operand>;
-            if constexpr (is_grid(kind)) {
-                keep_scales(block, m, tile, kept);
-                return Grouped::load(codes, lane);
-            } else if constexpr (has_superblock(kind)) {
-                typename Grouped::KeptScales scales;
-                scales.load(tile + scale_offset, lane);
-                return Grouped::load(codes, scales, lane, block.k0 / 64 & 3);
-            } else {
-                return Grouped::load(codes, codes + block_code_bytes(kind, 4), lane);
-            }
-        }
-    }
-
-    __device__ __forceinline__ void dequantize_half(const BlockWords& words, const KeptScales& kept,
-                                                    int half, uint32_t (&a)[2][4]) const {
-        if constexpr (!is_grouped) {
-#pragma unroll
-            for (int j = 0; j < 2; ++j) dequantize(words, 2 * half + j, a[j]);
-        } else {
-            using Grouped = Sm80GroupedDequant<kind, operand>;
-            static_assert(std::is_same_v<typename Grouped::Table, NoTable>);
-            uint32_t all[16];  // what is not copied is not computed
-            if constexpr (is_grid(kind))
-                Grouped::dequantize(words, kept.scales, NoTable(0), all);
-            else
-                Grouped::dequantize(words, NoTable(0), all);
-#pragma unroll
-            for (int i = 0; i < 8; ++i) a[i / 4][i % 4] = all[8 * half + i];
-        }
     }
 
     // B registers of two steps, in the order of use: fragments of the first half of a block, then
@@ -304,8 +187,6 @@ class Sm80Mainloop {
         return load_shared_16(
             token_at(block.tokens, number % fragments, 32 * Sm80Lane().t + 16 * half));
     }
-
-    using HalfBlock = uint32_t[Shape::m_tiles][2][4];
 
     template <int n, class Accum>
     static __device__ __forceinline__ void multiply_fragments(Accum& accum, int first,
@@ -326,43 +207,61 @@ class Sm80Mainloop {
         static constexpr bool keeps_words = code_bits(kind) < 16;
         const Sm80Mainloop& loop;
         HalfBlock a[2];
-        BlockWords words[keeps_words ? Shape::m_tiles : 1];
-        KeptScales kept[Shape::m_tiles];
+        typename Dequant::Words words[keeps_words ? Shape::m_tiles : 1];
+        Kept kept;
+        bool begins[Shape::m_tiles];
+        float2 change[Shape::m_tiles];
 
         __device__ __forceinline__ explicit Halves(const Sm80Mainloop& mainloop) : loop(mainloop) {}
-        // Makes the first half, when the second of the block before is still in use.
+        // Makes the first half, when the second of the block before is still in use. Past the last
+        // block it is made once more, without new scales.
         __device__ __forceinline__ void begin(const Block& block) {
-            if constexpr (keeps_words) {
 #pragma unroll
-                for (int m = 0; m < Shape::m_tiles; ++m)
-                    words[m] = loop.load_block(block, m, kept[m]);
+            for (int m = 0; m < Shape::m_tiles; ++m) {
+                const Sm80Block of_tile = loop.tile_of(block, m);
+                begins[m] = loop.dequant_.begin_stage(of_tile, kept[m]);
+                begins[m] |= loop.dequant_.begin_block(of_tile, kept[m]);
+                if constexpr (Dequant::has_units) {
+                    if (begins[m]) change[m] = kept[m].change();
+                }
+                if constexpr (keeps_words) words[m] = loop.dequant_.load(of_tile, kept[m]);
             }
             make(block, 0);
         }
         __device__ __forceinline__ void make_second(const Block& block) {
             make(block, 1);
         }
+        // Before the first mma of a block.
+        __device__ __forceinline__ void scale(Accumulators& accum) const {
+            if constexpr (Dequant::has_units) {
+#pragma unroll
+                for (int m = 0; m < Shape::m_tiles; ++m)
+                    if (begins[m]) scale_rows(accum[m], change[m]);
+            }
+        }
 
       private:
         __device__ __forceinline__ void make(const Block& block, int half) {
 #pragma unroll
             for (int m = 0; m < Shape::m_tiles; ++m)
-                loop.dequantize_half(keeps_words ? words[m] : loop.load_block(block, m, kept[m]),
-                                     kept[m], half, a[half][m]);
+                loop.dequant_.dequantize_half(
+                    keeps_words ? words[m] : loop.dequant_.load(loop.tile_of(block, m), kept[m]),
+                    kept[m], half, a[half][m]);
         }
     };
 
     template <class Accum>
     __device__ __forceinline__ void multiply_block(Accum& accum, const Block& block,
-                                                   KeptScales (&kept)[Shape::m_tiles]) const {
-        BlockWords words[Shape::m_tiles];
+                                                   const Words& words, Kept& kept) const {
 #pragma unroll
-        for (int m = 0; m < Shape::m_tiles; ++m) words[m] = load_block(block, m, kept[m]);
+        for (int m = 0; m < Shape::m_tiles; ++m)
+            scale_if<Dequant>(dequant_.begin_block(tile_of(block, m), kept[m]), accum[m], kept[m]);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             HalfBlock a;
 #pragma unroll
-            for (int m = 0; m < Shape::m_tiles; ++m) dequantize_half(words[m], kept[m], half, a[m]);
+            for (int m = 0; m < Shape::m_tiles; ++m)
+                dequant_.dequantize_half(words[m], kept[m], half, a[m]);
 #pragma unroll
             for (int i = 0; i < fragments; ++i) {
                 const uint4 b = load_tokens(block, half * fragments + i);
@@ -371,9 +270,7 @@ class Sm80Mainloop {
         }
     }
 
-    const Sm80Call& call_;
-    const Sm80Stages& stages_;
-    const float* codebook_;
+    Dequant dequant_;
     const std::byte* weights_;  // of the warp's first packed tile in a stage at zero
     bool is_absent_;            // the warp has no packed tile
     uint32_t row_;              // shared address of row g of its first fragment there

@@ -125,17 +125,24 @@ class Sm80Fetch {
     static constexpr int rows = sm80_rows_of_width<Shape>(width);  // at least those of the tile
     static constexpr int k_blocks = sm80_k_blocks<kind, Shape, width>;
     static constexpr int token_bytes = rows * sm80_row_bytes;
-    static constexpr int max_stages = Shape::max_stages;
     using TokenRows = Sm80TokenRows<Shape, k_blocks>;
 
     __device__ __forceinline__ Sm80Fetch(const Sm80Call& call, const Sm80Work& work,
                                          const Sm80Shared<Shape>& shared)
-        : call_(call), shared_(shared), n_tiles_(work.n_tiles(call)) {
+        : call_(call),
+          shared_(shared),
+          n_tiles_(work.n_tiles(call)),
+          columns_(call.in_vectors - 8 * own() - column()),
+          tokens_to_(own() * token_bytes + sm80_token_offset(row(), column())) {
         const Sm80Lane lane;
         tile_ = work.weights(call, lane.warp) + 16 * lane.id;
-        tokens_ = call.gemm.in_bytes() + 16 * (threadIdx.x % 8);
+        tokens_ = call.gemm.in_bytes() + 128 * own() + 16 * column();
         hold(tile_);
         hold(tokens_);
+        if constexpr (Shape::ahead == 0) {  // wide tiles have no registers for more
+            compute_now(columns_);
+            compute_now(tokens_to_);
+        }
     }
 
     __device__ __forceinline__ int n_k_blocks() const { return call_.gemm.weights.k / 64; }
@@ -146,7 +153,7 @@ class Sm80Fetch {
         const int n = min(k_blocks, n_k_blocks() - first);
         if (n > 0) {
             if (call_.copies)
-                fetch_tokens(first, n, to);
+                fetch_tokens(first, to);
             else
                 convert(first, n, to);
             fetch_weights(first, n, to + k_blocks * token_bytes);
@@ -161,42 +168,42 @@ class Sm80Fetch {
     static_assert(vectors <= TokenRows::of_thread);
     static_assert(rows_apart % 8 == 0, "the swizzle is that of the first row");
 
+    // The thread's vector of every row that it copies, its first row, and its k_block of the stage.
+    static __device__ __forceinline__ int column() { return static_cast<int>(threadIdx.x % 8); }
+    static __device__ __forceinline__ int row() {
+        return static_cast<int>(threadIdx.x / 8 % rows_apart);
+    }
+    static __device__ __forceinline__ int own() {
+        return k_blocks == 1 ? 0 : static_cast<int>(threadIdx.x / 8 / rows_apart);
+    }
+
     // Keeps the compiler from computing an address anew from its parts for every copy.
     static __device__ __forceinline__ void hold(const std::byte*& address) {
         asm volatile("" : "+l"(address));
-    }
-
-    // Vectors that the input has from a k_block on.
-    __device__ __forceinline__ int vectors_from(int k_block) const {
-        return call_.in_vectors - 8 * k_block;
     }
 
     __device__ __forceinline__ void convert(int first, int n, uint32_t to) const {
 #pragma unroll 1
         for (int u = 0; u < n; ++u)
             convert_tokens<operand>(call_.gemm.in, shared_.rows.in, 64 * (first + u),
-                                    4 * min(8, vectors_from(first + u)), rows,
+                                    4 * min(8, call_.in_vectors - 8 * (first + u)), rows,
                                     to + u * token_bytes);
     }
 
-    // Vectors that the input lacks become zeros.
-    __device__ __forceinline__ void fetch_tokens(int first, int n, uint32_t to) const {
-        const uint32_t thread = threadIdx.x;
-        const auto column = static_cast<int>(thread % 8);
-        const auto row = static_cast<int>(thread / 8 % rows_apart);
-        const auto own = static_cast<int>(thread / 8 / rows_apart);  // k_block of the stage
-        if ((k_blocks > 1 && own >= n) || (rows_apart > rows && row >= rows)) return;
-        const int k_block = first + own;
-        const bool exists = column < vectors_from(k_block);
-        const std::byte* in = tokens_ + 128 * k_block;
+    // Vectors that the input lacks become zeros, also those of blocks that the stage lacks.
+    __device__ __forceinline__ void fetch_tokens(int first, uint32_t to) const {
+        const bool exists = 8 * first < columns_;
+        to += tokens_to_;
+        const std::byte* in = tokens_ + 128 * first;
         hold(in);
-        const uint32_t first_to = to + own * token_bytes + sm80_token_offset(row, column);
         uint32_t from[vectors];
-        TokenRows::load(shared_.token_rows, row, from);
+        TokenRows::load(shared_.token_rows, row(), from);
 #pragma unroll
-        for (int i = 0; i < vectors; ++i)
-            copy_async_16(first_to + i * rows_apart * sm80_row_bytes, in + uint64_t{16} * from[i],
+        for (int i = 0; i < vectors; ++i) {
+            if (rows % rows_apart != 0 && row() + i * rows_apart >= rows) return;
+            copy_async_16(to + i * rows_apart * sm80_row_bytes, in + uint64_t{16} * from[i],
                           exists && from[i] != TokenRows::absent);
+        }
     }
 
     __device__ __forceinline__ void fetch_weights(int first, int n, uint32_t to) const {
@@ -214,8 +221,10 @@ class Sm80Fetch {
     const Sm80Call& call_;
     const Sm80Shared<Shape>& shared_;
     int n_tiles_;
+    int columns_;              // vectors of a row, from the thread's first one on
+    int tokens_to_;            // where that of its first row goes in a stage
     const std::byte* tile_;    // the lane's first bytes of the warp's first tile
-    const std::byte* tokens_;  // the thread's vector of a row at the input's beginning
+    const std::byte* tokens_;  // the thread's first vector of a row
 };
 
 // The stages of a work item in turn. A thread block has n_stages - 1 of them on their way while it
@@ -223,19 +232,18 @@ class Sm80Fetch {
 template <class Fetch>
 class Sm80Pipeline {
   public:
-    // Fills the stages at shared address `base`, and waits for the first. `stages` is a parameter
-    // of the kernel: what is read from there takes no registers.
+    // The stages at shared address `base`. `stages` is a parameter of the kernel: what is read from
+    // there takes no registers.
     __device__ __forceinline__ Sm80Pipeline(const Fetch& fetch, uint32_t base,
                                             const Sm80Stages& stages)
-        : fetch_(fetch), base_(base), stages_(stages) {
-#pragma unroll 1
-        for (int s = 0; s < stages.n; ++s)
-            fetch.issue(s * Fetch::k_blocks, base + s * stages.bytes);
-        wait(min(stages.n - 1, Fetch::max_stages - 2));
-    }
+        : fetch_(fetch), base_(base), stages_(stages) {}
 
     __device__ __forceinline__ int n_k_blocks() const {
         return fetch_.n_k_blocks();
+    }
+    // Turns begin with this k_block. Those before 0 fill the stages; then the first is full.
+    __device__ __forceinline__ int fill() const {
+        return -stages_.n * Fetch::k_blocks;
     }
 
     // Where the stage lies, from the first one on, and the one behind it.
@@ -258,10 +266,8 @@ class Sm80Pipeline {
     // For at most this many stages to be on their way. Where there are few, so are the cases: each
     // is instructions in the mainloop.
     __device__ __forceinline__ void wait(int pending) const {
-        static_assert(Fetch::max_stages - 2 <= 6);
-        if (Fetch::max_stages > 4)
-            wait_copies(pending);
-        else if (pending == 1)
+        static_assert(sm80_max_stages == 4);
+        if (pending == 1)
             wait_copies<1>();
         else if (pending == 0)
             wait_copies<0>();

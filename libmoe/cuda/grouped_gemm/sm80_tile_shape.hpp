@@ -23,33 +23,36 @@ struct Sm80Wide {
     static constexpr int warps_m = 4, warps_n = 1;
     static constexpr int m_tiles = 2;  // packed tiles of a warp
     static constexpr int max_rows = 128;
+    static constexpr int widths = 2;
     static constexpr int max_k_blocks = 1;  // of 64 k, in a stage
-    static constexpr int ahead = 4;
+    static constexpr int ahead = 4;         // fragments of tokens
     static constexpr int blocks_per_sm = 2;
     static constexpr int few_rows = 0;
-    static constexpr int min_stages = 3, max_stages = 4;
+    static constexpr int min_stages = 3;
 };
 
 struct Sm80Wide16 {
     static constexpr int warps_m = 2, warps_n = 2;
     static constexpr int m_tiles = 4;
     static constexpr int max_rows = 128;
+    static constexpr int widths = 2;
     static constexpr int max_k_blocks = 1;
     static constexpr int ahead = 2;
     static constexpr int blocks_per_sm = 2;
     static constexpr int few_rows = 0;
-    static constexpr int min_stages = 3, max_stages = 4;
+    static constexpr int min_stages = 3;
 };
 
 struct Sm80Narrow {
     static constexpr int warps_m = 8, warps_n = 1;
     static constexpr int m_tiles = 1;
     static constexpr int max_rows = 64;
+    static constexpr int widths = 3;
     static constexpr int max_k_blocks = 4;
     static constexpr int ahead = 0;
     static constexpr int blocks_per_sm = 2;
     static constexpr int few_rows = 16;
-    static constexpr int min_stages = 2, max_stages = 8;
+    static constexpr int min_stages = 2;
 };
 
 template <class Shape>
@@ -57,12 +60,14 @@ constexpr int sm80_threads = 32 * Shape::warps_m* Shape::warps_n;
 
 constexpr int sm80_tiles_of_block = 8;
 constexpr int sm80_row_bytes = 128;  // of a row of tokens in a k_block, 64 operands
+constexpr int sm80_max_stages = 4;
 
-// Tiles of fewer rows have a narrower loop and smaller stages: half of all rows, all.
-constexpr int sm80_widths = 2;
+// Tiles of fewer rows have a narrower loop and smaller stages: half of all rows, of three widths
+// three quarters, all.
+constexpr int sm80_max_widths = 3;
 template <class Shape>
 constexpr int sm80_rows_of_width(int width) {
-    return Shape::max_rows >> (sm80_widths - 1 - width);
+    return Shape::max_rows / 2 + width * (Shape::max_rows / 2) / (Shape::widths - 1);
 }
 
 // Blocks of 64 k in a stage: few rows wait for memory, so more of them share a barrier, as many as
@@ -75,7 +80,7 @@ template <PackedType kind, class Shape, int width>
 constexpr int sm80_k_blocks = [] {
     if (Shape::max_k_blocks == 1) return 1;
     const int of_few = sm80_few_k_blocks<kind>;
-    return width == sm80_widths - 1 ? std::min(of_few, Shape::max_k_blocks / 2) : of_few;
+    return width > 0 ? std::min(of_few, Shape::max_k_blocks / 2) : of_few;
 }();
 
 // Bytes from one block's codes to the next in a stage: scales lie between them, but superblock
@@ -118,14 +123,15 @@ struct Sm80Stages {
     int32_t all_bytes;   // n * bytes
 };
 
-// Takes all that fit.
+// Takes all that fit. A width that the shape lacks has none.
 template <PackedType kind, class Shape, int width>
 constexpr Sm80Stages sm80_stages(PackedType type, int32_t fit_bytes) {
+    if constexpr (width >= Shape::widths) return {};
     constexpr int32_t k_blocks = sm80_k_blocks<kind, Shape, width>;
     const int32_t tile_bytes = sm80_staged_tile_bytes<kind, k_blocks>(type);
     const int32_t bytes = k_blocks * sm80_rows_of_width<Shape>(width) * sm80_row_bytes +
                           sm80_tiles_of_block * tile_bytes;
-    const int32_t n = std::min(fit_bytes / bytes, Shape::max_stages);
+    const int32_t n = std::min(fit_bytes / bytes, sm80_max_stages);
     return {n, tile_bytes, bytes, n * bytes};
 }
 
@@ -155,7 +161,7 @@ constexpr Sm80FewRowsStages sm80_few_rows_stages(PackedType type, int32_t fit_by
 }
 
 struct Sm80Config {
-    Sm80Stages stages[sm80_widths];
+    Sm80Stages stages[sm80_max_widths];
     Sm80FewRowsStages few_rows;
     int32_t blocks_per_sm;
     int32_t shared_bytes;  // for the stages, and for the epilogue
@@ -168,19 +174,20 @@ constexpr int32_t sm80_system_bytes = 1024;
 // one with two; no blocks where two do not fit. static_bytes: of the kernel's own shared memory.
 template <PackedType kind, class Shape>
 constexpr Sm80Config sm80_config(const DeviceFacts& device, PackedType type, int32_t static_bytes) {
-    static_assert(sm80_widths == 2);
     const int32_t of_sm = device.shared_bytes + sm80_system_bytes;
     for (int32_t blocks = Shape::blocks_per_sm; blocks >= 1; --blocks) {
         const int32_t bytes = of_sm / blocks - sm80_system_bytes - static_bytes;
-        Sm80Config config{
-            {sm80_stages<kind, Shape, 0>(type, bytes), sm80_stages<kind, Shape, 1>(type, bytes)},
-            sm80_few_rows_stages<kind, Shape>(type, bytes),
-            blocks,
-            sm80_epilogue_bytes<Shape>};
+        Sm80Config config{{sm80_stages<kind, Shape, 0>(type, bytes),
+                           sm80_stages<kind, Shape, 1>(type, bytes),
+                           sm80_stages<kind, Shape, 2>(type, bytes)},
+                          sm80_few_rows_stages<kind, Shape>(type, bytes),
+                          blocks,
+                          sm80_epilogue_bytes<Shape>};
         const int32_t least = blocks > 1 ? Shape::min_stages : 2;
         bool fit = Shape::few_rows == 0 || config.few_rows.all_bytes > 0;
         config.shared_bytes = std::max(config.shared_bytes, config.few_rows.all_bytes);
-        for (const Sm80Stages& stages : config.stages) {
+        for (int32_t width = 0; width < Shape::widths; ++width) {
+            const Sm80Stages& stages = config.stages[width];
             config.shared_bytes = std::max(config.shared_bytes, stages.all_bytes);
             fit = fit && stages.n >= least;
         }
