@@ -242,16 +242,16 @@ struct Sm80ByLevel {
     }
 };
 
-// Types by block: it is quicker than values one by one. With bfloat16 operands E2M1 multiplies by an
-// instruction of Hopper's there.
+// Types by block: it is quicker than values one by one. With bfloat16 operands E2M1 multiplies by
+// an instruction of Hopper's there.
 template <PackedType kind, Operand operand>
-constexpr bool sm80_takes_blocks =
-    kind == PackedType::q8_0 || is_grouped_grid(kind) ||
-    (has_ggml_scales(kind) && !is_iq_grid(kind)) ||
-    (operand == Operand::f16 && (kind == PackedType::nvfp4 || kind == PackedType::mxfp4));
+constexpr bool sm80_takes_blocks = kind == PackedType::q8_0 || is_grouped_grid(kind) ||
+                                   (has_ggml_scales(kind) && !is_iq_grid(kind)) ||
+                                   (operand == Operand::f16 &&
+                                    (kind == PackedType::nvfp4 || kind == PackedType::mxfp4));
 
-// Kernels of these have a form for grids whose groups are whole blocks. Of others it would take more
-// space than it is worth: GPTQ and AWQ have four bits.
+// Kernels of these have a form for grids whose groups are whole blocks. Of others it would take
+// more space than it is worth: GPTQ and AWQ have four bits.
 template <PackedType kind>
 constexpr bool sm80_takes_levels = kind == PackedType::grid_4;
 

@@ -55,15 +55,27 @@ class Sm80Mainloop {
 #pragma unroll
         for (int m = 0; m < Shape::m_tiles; ++m)
             scale_if<Dequant>(dequant_.begin_stage(tile_of(start, m), kept[m]), accum[m], kept[m]);
-        Words even, odd;
-        load_words(start, kept, even);
+        Words words, ahead;
+        load_words(start, kept, words);
+        // Two blocks of few rows overlap where no branch is between them.
+        if constexpr (k_blocks > 1 && fragments <= 4) {
+            if (n == k_blocks) {
 #pragma unroll 1
-        for (int u = 0; u < n; u += 2) {
-            load_words(at(min(u + 1, n - 1)), kept, odd);
-            multiply_block(accum, at(u), even, kept);
-            if (k_blocks == 1 || u + 1 == n) return;
-            load_words(at(min(u + 2, n - 1)), kept, even);
-            multiply_block(accum, at(u + 1), odd, kept);
+                for (int u = 0; u < k_blocks; u += 2) {
+                    load_words(at(u + 1), kept, ahead);
+                    multiply_block(accum, at(u), words, kept);
+                    load_words(at(min(u + 2, k_blocks - 1)), kept, words);
+                    multiply_block(accum, at(u + 1), ahead, kept);
+                }
+                return;
+            }
+        }
+#pragma unroll 1
+        for (int u = 0; u < n; ++u) {
+            load_words(at(min(u + 1, n - 1)), kept, ahead);
+            multiply_block(accum, at(u), words, kept);
+#pragma unroll
+            for (int m = 0; m < Shape::m_tiles; ++m) words[m] = ahead[m];
         }
     }
 

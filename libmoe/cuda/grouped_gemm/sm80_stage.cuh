@@ -238,18 +238,12 @@ class Sm80Pipeline {
                                             const Sm80Stages& stages)
         : fetch_(fetch), base_(base), stages_(stages) {}
 
-    __device__ __forceinline__ int n_k_blocks() const {
-        return fetch_.n_k_blocks();
-    }
+    __device__ __forceinline__ int n_k_blocks() const { return fetch_.n_k_blocks(); }
     // Turns begin with this k_block. Those before 0 fill the stages; then the first is full.
-    __device__ __forceinline__ int fill() const {
-        return -stages_.n * Fetch::k_blocks;
-    }
+    __device__ __forceinline__ int fill() const { return -stages_.n * Fetch::k_blocks; }
 
     // Where the stage lies, from the first one on, and the one behind it.
-    __device__ __forceinline__ int stage() const {
-        return stage_;
-    }
+    __device__ __forceinline__ int stage() const { return stage_; }
     __device__ __forceinline__ int next() const {
         return stage_ + stages_.bytes == stages_.all_bytes ? 0 : stage_ + stages_.bytes;
     }

@@ -55,6 +55,15 @@ struct Sm80Narrow {
     static constexpr int min_stages = 2;
 };
 
+// Tiles of 48 rows take a part of a kernel's bytes, which types that are dequantized value by
+// value are not worth.
+struct Sm80NarrowOfTwo : Sm80Narrow {
+    static constexpr int widths = 2;
+};
+template <PackedType kind>
+constexpr bool sm80_has_two_widths = has_codebook(kind) || is_iq_grid(kind) ||
+                                     (is_grid(kind) && !is_grouped_grid(kind));
+
 template <class Shape>
 constexpr int sm80_threads = 32 * Shape::warps_m* Shape::warps_n;
 
@@ -177,12 +186,12 @@ constexpr Sm80Config sm80_config(const DeviceFacts& device, PackedType type, int
     const int32_t of_sm = device.shared_bytes + sm80_system_bytes;
     for (int32_t blocks = Shape::blocks_per_sm; blocks >= 1; --blocks) {
         const int32_t bytes = of_sm / blocks - sm80_system_bytes - static_bytes;
-        Sm80Config config{{sm80_stages<kind, Shape, 0>(type, bytes),
-                           sm80_stages<kind, Shape, 1>(type, bytes),
-                           sm80_stages<kind, Shape, 2>(type, bytes)},
-                          sm80_few_rows_stages<kind, Shape>(type, bytes),
-                          blocks,
-                          sm80_epilogue_bytes<Shape>};
+        Sm80Config config{
+            {sm80_stages<kind, Shape, 0>(type, bytes), sm80_stages<kind, Shape, 1>(type, bytes),
+             sm80_stages<kind, Shape, 2>(type, bytes)},
+            sm80_few_rows_stages<kind, Shape>(type, bytes),
+            blocks,
+            sm80_epilogue_bytes<Shape>};
         const int32_t least = blocks > 1 ? Shape::min_stages : 2;
         bool fit = Shape::few_rows == 0 || config.few_rows.all_bytes > 0;
         config.shared_bytes = std::max(config.shared_bytes, config.few_rows.all_bytes);
