@@ -117,7 +117,7 @@ Sm80Kernel sm80_kernel_of() {
 template <PackedType kind, Operand operand, Sm80Form form>
 Sm80Kernels sm80_kernels_of() {
     using Wide = std::conditional_t<code_bits(kind) == 16, Sm80Wide16, Sm80Wide>;
-    using Narrow = std::conditional_t<sm80_has_two_widths<kind>, Sm80NarrowOfTwo, Sm80Narrow>;
+    using Narrow = std::conditional_t<sm80_is_by_value<kind>, Sm80NarrowByValue, Sm80Narrow>;
     return {sm80_kernel_of<kind, operand, form, Wide>(),
             sm80_kernel_of<kind, operand, form, Narrow>()};
 }

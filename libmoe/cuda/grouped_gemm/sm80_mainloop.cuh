@@ -58,7 +58,7 @@ class Sm80Mainloop {
         Words words, ahead;
         load_words(start, kept, words);
         // Two blocks of few rows overlap where no branch is between them.
-        if constexpr (k_blocks > 1 && fragments <= 4) {
+        if constexpr (k_blocks > 1 && fragments <= 2 && !sm80_is_by_value<kind>) {
             if (n == k_blocks) {
 #pragma unroll 1
                 for (int u = 0; u < k_blocks; u += 2) {

@@ -55,14 +55,15 @@ struct Sm80Narrow {
     static constexpr int min_stages = 2;
 };
 
-// Tiles of 48 rows take a part of a kernel's bytes, which types that are dequantized value by
-// value are not worth.
-struct Sm80NarrowOfTwo : Sm80Narrow {
+// Types that are dequantized value by value with any operands. That takes so much time, and code,
+// that loops for more widths or for two blocks at once are not worth their bytes.
+template <PackedType kind>
+constexpr bool sm80_is_by_value = has_codebook(kind) || is_iq_grid(kind) ||
+                                  (is_grid(kind) && !is_grouped_grid(kind));
+
+struct Sm80NarrowByValue : Sm80Narrow {
     static constexpr int widths = 2;
 };
-template <PackedType kind>
-constexpr bool sm80_has_two_widths = has_codebook(kind) || is_iq_grid(kind) ||
-                                     (is_grid(kind) && !is_grouped_grid(kind));
 
 template <class Shape>
 constexpr int sm80_threads = 32 * Shape::warps_m* Shape::warps_n;
