@@ -308,11 +308,12 @@ void add_not_finite(CaseList& list) {
 }
 
 // A layer on the grid of 64, so that the kernels of Hopper run, whatever a tile's format is
-// dequantized by.
+// dequantized by. Rows have several groups and superblocks, whose scales may be units of the sums.
 void add_invariant_formats(CaseList& list) {
-    for (const char* format : {"bf16", "fp8_128x128", "nvfp4", "mxfp4", "kbit2", "kbit3", "kbit4",
-                               "kbit5", "q8_0", "q4_k", "awq", "int8_row", "fp8_row", "nf4"}) {
-        PairSpec spec = invariant(spec_of(bf16, 600, rich_layer_on_grid(256, 256, 10, 3)));
+    for (const char* format :
+         {"bf16", "fp8_128x128", "nvfp4", "mxfp4", "kbit2", "kbit3", "kbit4", "kbit5", "q8_0",
+          "q4_k", "q6_k", "iq4_xs", "awq", "int4_32", "int8_row", "fp8_row", "nf4"}) {
+        PairSpec spec = invariant(spec_of(bf16, 600, rich_layer_on_grid(768, 512, 10, 3)));
         spec.layer.format = format;
         list.add(text("call/batch_invariant/%s/%s", format, bf16.name), Extent::smoke,
                  [=](Context& context) { check_invariant(Pair(context, spec)); });
