@@ -762,7 +762,8 @@ typedef struct moe_plan_desc {
     moe_type intermediate_type; /* type to which act(gate, up) is rounded: F32, BF16, F16, or F64 (the fp64 reference, CPU
                                    only); 0: F32 for F32 x, else BF16. On CUDA it also decides how products are made: F32, like
                                    F32 x or weights, in float32; else from 16-bit operands, float16 where x, weights and this
-                                   type allow and bfloat16 elsewhere. Sums are float32 in every case */
+                                   type allow and bfloat16 elsewhere; and BF16 also rounds the experts' rows of a large call
+                                   before they are summed, unless it is batch_invariant. Sums are float32 in every case */
     uint32_t stages;            /* moe_stage bits the plan will be used for; 0: all. Weights of the others are not
                                    needed and not loaded */
     int32_t checkpoint_layer;   /* decoder layer of checkpoint */

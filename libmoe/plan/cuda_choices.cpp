@@ -99,8 +99,7 @@ void choose_cuda_families(moe_plan& plan) {
                              setup.experts == cuda::Family::grouped_fp8 ||
                              setup.experts == cuda::Family::sm80_grouped_bf16;
     // A norm of the rows would round them again.
-    const bool may_round_y = may_be_bf16 && plan.x_type != MOE_TYPE_F16 && !plan.batch_invariant &&
-                             !setup.layer->has_expert_norm;
+    const bool may_round_y = may_be_bf16 && !plan.batch_invariant && !setup.layer->has_expert_norm;
     setup.max_f32_y_elements =
         may_round_y ? tuning_of(setup.device).grouped.max_f32_y_elements : INT64_MAX;
 }

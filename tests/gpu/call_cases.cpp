@@ -245,7 +245,7 @@ void check_sorts(Context& context, int32_t n_experts) {
     spec.numbers = bf16;
     spec.max_tokens = 1100;
     const Pair pair(context, spec);
-    for (const int64_t T : {31, 32, 33, 127, 128, 129, 1023, 1024, 1025})
+    for (const int64_t T : {31, 32, 33, 63, 64, 65, 127, 128, 129, 1023, 1024, 1025})
         pair.check(pair.routed_call(T), text("%ld tokens", static_cast<long>(T)));
 }
 

@@ -33,12 +33,12 @@ GemvSlots slots_of(const GemvArgs& args) {
 
 using Instances = GemvKernels (*)(PackedType, CodebookMode);
 // The first that has the type.
-constexpr Instances sm90_instances[] = {sm90_gemv_dense,    sm90_gemv_fp4,       sm90_gemv_kbit,
-                                        sm90_gemv_kbit_f32, sm90_gemv_gguf,      sm90_gemv_gguf_k,
-                                        sm90_gemv_iq,       sm90_gemv_grid_form, sm90_gemv_grid};
-constexpr Instances sm80_instances[] = {sm80_gemv_dense,    sm80_gemv_fp4,  sm80_gemv_kbit,
-                                        sm80_gemv_kbit_f32, sm80_gemv_gguf, sm80_gemv_gguf_k,
-                                        sm80_gemv_iq,       sm80_gemv_grid};
+constexpr Instances sm90_instances[] = {sm90_gemv_dense,     sm90_gemv_fp4,    sm90_gemv_kbit,
+                                        sm90_gemv_gguf,      sm90_gemv_gguf_k, sm90_gemv_iq,
+                                        sm90_gemv_grid_form, sm90_gemv_grid};
+constexpr Instances sm80_instances[] = {sm80_gemv_dense, sm80_gemv_fp4,    sm80_gemv_kbit,
+                                        sm80_gemv_gguf,  sm80_gemv_gguf_k, sm80_gemv_iq,
+                                        sm80_gemv_grid};
 
 GemvKernels kernels_of(PackedType type, CodebookMode codebook_mode, Architecture architecture) {
     std::span<const Instances> instances = sm80_instances;

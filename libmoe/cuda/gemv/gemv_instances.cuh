@@ -79,14 +79,14 @@ GemvKernels kernels_of_bits(PackedType type, CodebookMode codebook_mode) {
         GemvDequant<five, CodebookMode::shared_lanes>>(type, codebook_mode);
 }
 
+// With scales of one byte or float32. Together their instances take less room: a file is compressed
+// as one.
 template <class Pipeline>
 GemvKernels kbit_kernels(PackedType type, CodebookMode codebook_mode) {
-    return kernels_of_bits<Pipeline, PackedType::kbit2, PackedType::kbit3, PackedType::kbit4,
-                           PackedType::kbit5>(type, codebook_mode);
-}
-
-template <class Pipeline>
-GemvKernels kbit_f32_kernels(PackedType type, CodebookMode codebook_mode) {
+    const GemvKernels of_bytes =
+        kernels_of_bits<Pipeline, PackedType::kbit2, PackedType::kbit3, PackedType::kbit4,
+                        PackedType::kbit5>(type, codebook_mode);
+    if (of_bytes.gate_up) return of_bytes;
     return kernels_of_bits<Pipeline, PackedType::kbit2_f32, PackedType::kbit3_f32,
                            PackedType::kbit4_f32, PackedType::kbit5_f32>(type, codebook_mode);
 }

@@ -102,7 +102,6 @@ struct GemvKernels {
 GemvKernels sm90_gemv_dense(PackedType type, CodebookMode codebook_mode);
 GemvKernels sm90_gemv_fp4(PackedType type, CodebookMode codebook_mode);
 GemvKernels sm90_gemv_kbit(PackedType type, CodebookMode codebook_mode);
-GemvKernels sm90_gemv_kbit_f32(PackedType type, CodebookMode codebook_mode);
 GemvKernels sm90_gemv_gguf(PackedType type, CodebookMode codebook_mode);
 GemvKernels sm90_gemv_gguf_k(PackedType type, CodebookMode codebook_mode);
 GemvKernels sm90_gemv_iq(PackedType type, CodebookMode codebook_mode);
@@ -111,7 +110,6 @@ GemvKernels sm90_gemv_grid_form(PackedType type, CodebookMode codebook_mode);
 GemvKernels sm80_gemv_dense(PackedType type, CodebookMode codebook_mode);
 GemvKernels sm80_gemv_fp4(PackedType type, CodebookMode codebook_mode);
 GemvKernels sm80_gemv_kbit(PackedType type, CodebookMode codebook_mode);
-GemvKernels sm80_gemv_kbit_f32(PackedType type, CodebookMode codebook_mode);
 GemvKernels sm80_gemv_gguf(PackedType type, CodebookMode codebook_mode);
 GemvKernels sm80_gemv_gguf_k(PackedType type, CodebookMode codebook_mode);
 GemvKernels sm80_gemv_iq(PackedType type, CodebookMode codebook_mode);

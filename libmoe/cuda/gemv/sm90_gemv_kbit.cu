@@ -1,4 +1,4 @@
-// Instances of gemv_gate_up and gemv_down for codebook types with one-byte scales:
+// Instances of gemv_gate_up and gemv_down for codebook types:
 // sm_90, bulk copy pipeline. Contracts: gemv_gate_up.cuh, gemv_down.cuh.
 #include "libmoe/cuda/gemv/gemv_instances.cuh"
 

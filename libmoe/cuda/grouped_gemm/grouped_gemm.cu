@@ -15,8 +15,8 @@ namespace {
 
 using InstanceTable = GroupedKernels (*)(PackedType);
 constexpr InstanceTable instance_tables[] = {
-    grouped_16bit, grouped_fp4,  grouped_8bit,   grouped_kbit, grouped_kbit_f32,
-    grouped_q4_k,  grouped_gguf, grouped_gguf_k, grouped_iq,   grouped_grid,
+    grouped_16bit, grouped_fp4,    grouped_8bit, grouped_kbit, grouped_q4_k,
+    grouped_gguf,  grouped_gguf_k, grouped_iq,   grouped_grid,
 };
 
 constexpr InstanceTable instance_tables_in_f16[] = {grouped_in_f16, grouped_in_f16_gguf,

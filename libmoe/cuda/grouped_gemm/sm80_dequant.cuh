@@ -2,9 +2,9 @@
 // are three ways:
 //
 //   Sm80ByValue    values one by one (ValueDequant)
-//   Sm80ByBlock    a dequantizer of Hopper's grouped GEMM, where it needs no instruction of
-//   Hopper's
-//                  and no table; of superblocks with accumulators in units (accumulator_units.cuh)
+//   Sm80ByBlock    a dequantizer of Hopper's grouped GEMM, where it needs none of Hopper's
+//                  instructions and no table; of superblocks with accumulators in units
+//                  (accumulator_units.cuh)
 //   Sm80ByLevel    integers of a grid whose groups are whole blocks: operands are levels, and
 //                  accumulators are in units of the group's scale
 //
@@ -53,10 +53,6 @@ struct Sm80Block {
     }
     __device__ __forceinline__ bool begins_superblock() const { return in_superblock == 0; }
 };
-
-// Where superblock scales lie in a packed tile of a stage.
-template <PackedType kind, int k_blocks>
-constexpr int sm80_scale_offset = k_blocks* sm80_code_stride<kind>;
 
 struct Sm80NothingKept {};
 

@@ -14,9 +14,9 @@ namespace {
 
 using InstanceTable = Sm80Kernels (*)(PackedType, Operand);
 constexpr InstanceTable instance_tables[] = {
-    sm80_grouped_16bit,    sm80_grouped_8bit,     sm80_grouped_fp4,      sm80_grouped_kbit,
-    sm80_grouped_kbit_f32, sm80_grouped_ggml_32,  sm80_grouped_k_quants, sm80_grouped_iq,
-    sm80_grouped_int_low,  sm80_grouped_int_high,
+    sm80_grouped_16bit, sm80_grouped_8bit,    sm80_grouped_fp4,
+    sm80_grouped_kbit,  sm80_grouped_ggml_32, sm80_grouped_k_quants,
+    sm80_grouped_iq,    sm80_grouped_int_low, sm80_grouped_int_high,
 };
 
 Sm80Kernels kernels_of(PackedType type, Operand operand) {

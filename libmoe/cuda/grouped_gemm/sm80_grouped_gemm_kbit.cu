@@ -1,4 +1,4 @@
-// The portable grouped GEMM (sm80_grouped_gemm.cuh) for kbit weights with E4M4 scales.
+// The portable grouped GEMM (sm80_grouped_gemm.cuh) for kbit weights.
 #include "libmoe/cuda/dequant/kbit.cuh"
 #include "libmoe/cuda/grouped_gemm/sm80_grouped_gemm.cuh"
 
@@ -6,7 +6,8 @@ namespace moe::cuda {
 
 Sm80Kernels sm80_grouped_kbit(PackedType type, Operand operand) {
     return sm80_kernels_among<PackedType::kbit2, PackedType::kbit3, PackedType::kbit4,
-                              PackedType::kbit5>(type, operand);
+                              PackedType::kbit5, PackedType::kbit2_f32, PackedType::kbit3_f32,
+                              PackedType::kbit4_f32, PackedType::kbit5_f32>(type, operand);
 }
 
 }  // namespace moe::cuda

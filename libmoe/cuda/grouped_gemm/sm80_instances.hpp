@@ -23,7 +23,6 @@ Sm80Kernels sm80_grouped_16bit(PackedType type, Operand operand);
 Sm80Kernels sm80_grouped_8bit(PackedType type, Operand operand);
 Sm80Kernels sm80_grouped_fp4(PackedType type, Operand operand);
 Sm80Kernels sm80_grouped_kbit(PackedType type, Operand operand);
-Sm80Kernels sm80_grouped_kbit_f32(PackedType type, Operand operand);
 Sm80Kernels sm80_grouped_k_quants(PackedType type, Operand operand);
 Sm80Kernels sm80_grouped_ggml_32(PackedType type, Operand operand);
 Sm80Kernels sm80_grouped_iq(PackedType type, Operand operand);

@@ -226,7 +226,7 @@ class Sm80Mainloop {
 
         __device__ __forceinline__ explicit Halves(const Sm80Mainloop& mainloop) : loop(mainloop) {}
         // Makes the first half, when the second of the block before is still in use. Past the last
-        // block it is made once more, without new scales.
+        // block it is made once more, and not used.
         __device__ __forceinline__ void begin(const Block& block) {
 #pragma unroll
             for (int m = 0; m < Shape::m_tiles; ++m) {

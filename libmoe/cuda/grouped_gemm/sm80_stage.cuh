@@ -54,7 +54,8 @@ struct Sm80TileCopy {
         } else {
             const BlockOffset from = block_offset(kind, int64_t{64} * first);
             if constexpr (has_superblock(kind))
-                copy<shared_scale_bytes(kind)>(to + scale_offset, tile + from.scales, lane, exists);
+                copy<shared_scale_bytes(kind)>(to + sm80_scale_offset<kind, k_blocks>,
+                                               tile + from.scales, lane, exists);
             if (k_blocks == 1 || n == k_blocks)
                 copy<k_blocks * sm80_code_stride<kind>>(to, tile + from.codes, lane, exists);
             else
@@ -63,8 +64,6 @@ struct Sm80TileCopy {
     }
 
   private:
-    static constexpr int scale_offset = k_blocks * sm80_code_stride<kind>;
-
     // Copies `bytes` bytes; `from` and `to` are the lane's.
     template <int bytes>
     static __device__ __forceinline__ void copy(uint32_t to, const std::byte* from, int lane,

@@ -99,6 +99,10 @@ template <PackedType kind>
 constexpr int sm80_code_stride = has_superblock(kind) ? block_code_bytes(kind, 4)
                                                       : block_bytes(kind, 4);
 
+// Where superblock scales lie in a packed tile of a stage.
+template <PackedType kind, int k_blocks>
+constexpr int sm80_scale_offset = k_blocks* sm80_code_stride<kind>;
+
 // A stage may begin within a unit of a grid, whose records values one by one want again: they are
 // copied apart, to its end.
 template <PackedType kind>

@@ -32,7 +32,6 @@ GroupedKernels grouped_16bit(PackedType type);
 GroupedKernels grouped_fp4(PackedType type);
 GroupedKernels grouped_8bit(PackedType type);
 GroupedKernels grouped_kbit(PackedType type);
-GroupedKernels grouped_kbit_f32(PackedType type);
 GroupedKernels grouped_q4_k(PackedType type);
 GroupedKernels grouped_gguf(PackedType type);
 GroupedKernels grouped_gguf_k(PackedType type);
