@@ -61,7 +61,7 @@ void expect_same_bits(const Pair& pair, const Forward& moved, const Result& resu
 }
 
 void check_strides(const Pair& pair) {
-    for (const int64_t T : {1, 5, 37}) {
+    for (const int64_t T : {1, 5, 37, 250}) {
         Forward call = pair.routed_call(T);
         const Result dense = pair.check(call, "dense");
         const int64_t H = pair.desc().hidden;
@@ -92,7 +92,7 @@ void check_addresses(const Pair& pair) {
 }
 
 void check_types(const Pair& pair) {
-    for (const int64_t T : {3, 33}) {
+    for (const int64_t T : {3, 33, 250}) {
         Forward call = pair.routed_call(T);
         const Result plain = pair.check(call, "i32");
         call.ids_type = MOE_TYPE_I64;
@@ -140,7 +140,7 @@ void check_router_input(const Pair& pair) {
 void check_wrong_map(const Pair& pair) {
     const int32_t n = pair.desc().n_experts;
     const int32_t wrong[] = {n, -2, INT32_MAX, INT32_MIN};
-    for (const int64_t T : {1, 3, 50}) {
+    for (const int64_t T : {1, 3, 50, 250}) {
         Forward call = pair.routed_call(T);
         for (int32_t e = 0; e < n; ++e) call.expert_map.push_back(e % 2 ? e : -1);
         const Result wanted = pair.check(call, "half of a map");
@@ -329,12 +329,12 @@ struct FamilyCase {
 };
 constexpr FamilyCase on_every_family[] = {
     {"routings", 70, check_routings},
-    {"strides", 37, check_strides},
+    {"strides", 250, check_strides},
     {"addresses", 37, check_addresses},
-    {"types", 33, check_types},
+    {"types", 250, check_types},
     {"true_tokens", 40, check_true_tokens},
     {"map", 50, check_map},
-    {"wrong_map", 50, check_wrong_map},
+    {"wrong_map", 250, check_wrong_map},
     {"accumulate", 45, check_accumulate},
     {"tokens", 1000, check_tokens},
     {"repeats", 300, check_repeats},
@@ -379,13 +379,13 @@ void add_call_cases(CaseList& list) {
                  [=](Context& context) { check_sorts(context, n_experts); });
     for (const Numbers& numbers : common_numbers) {
         add(list, "routings", spec_of(numbers, 70), check_routings);
-        add(list, "strides", spec_of(numbers, 37), check_strides);
+        add(list, "strides", spec_of(numbers, 250), check_strides);
         add(list, "addresses", spec_of(numbers, 37), check_addresses);
-        add(list, "types", spec_of(numbers, 33), check_types);
+        add(list, "types", spec_of(numbers, 250), check_types);
         add(list, "true_tokens", spec_of(numbers, 40), check_true_tokens);
         add(list, "map", spec_of(numbers, 50), check_map);
         // Of sizes that the kernels of few tokens read.
-        add(list, "wrong_map", spec_of(numbers, 50, plain_layer(256, 128, 10, 3)), check_wrong_map);
+        add(list, "wrong_map", spec_of(numbers, 250, plain_layer(256, 128, 10, 3)), check_wrong_map);
         add(list, "accumulate", spec_of(numbers, 45), check_accumulate);
         add(list, "tokens", spec_of(numbers, 1000), check_tokens);
         add(list, "repeats", spec_of(numbers, 300), check_repeats);
