@@ -756,14 +756,14 @@ typedef struct moe_plan_desc {
     uint32_t struct_size;
     moe_device_kind device;     /* 0: AUTO */
     int32_t device_index;       /* of CUDA; the CPU is 0 */
-    moe_type x_type;            /* required: F32, F16 or BF16 */
-    moe_type router_input_type; /* of the separate router input; 0: x_type */
-    moe_type out_type;          /* F32, F16 or BF16; 0: x_type */
+    moe_type x_type;            /* required: F32, F16 or BF16; on CUDA, for moe_forward, F8_E4M3 with x_scales */
+    moe_type router_input_type; /* of the separate router input; 0: x_type, of E4M3 x BF16. A call with such x routes by it */
+    moe_type out_type;          /* F32, F16 or BF16; 0: x_type, which E4M3 cannot be */
     moe_type intermediate_type; /* type to which act(gate, up) is rounded: F32, BF16, F16, or F64 (the fp64 reference, CPU
                                    only); 0: F32 for F32 x, else BF16. On CUDA it also decides how products are made: F32, like
                                    F32 x or weights, in float32; else from 16-bit operands, float16 where x, weights and this
-                                   type allow and bfloat16 elsewhere; and BF16 also rounds the experts' rows of a large call
-                                   before they are summed, unless it is batch_invariant. Sums are float32 in every case */
+                                   type allow and bfloat16 elsewhere. Of a large call, kernels with bfloat16 operands round the experts'
+                                   rows, too, unless batch_invariant is 1 or a norm follows. Sums are float32 in every case */
     uint32_t stages;            /* moe_stage bits the plan will be used for; 0: all. Weights of the others are not
                                    needed and not loaded */
     int32_t checkpoint_layer;   /* decoder layer of checkpoint */
@@ -1027,7 +1027,7 @@ typedef struct moe_forward_args {
     const int32_t *n_tokens_device; /* NULL, or the true T <= n_tokens, read when the call runs */
     const void *x;                /* [T, H] of the plan's x_type; required unless T is 0 */
     int64_t x_row_stride;
-    const void *x_scales;         /* of fp8 x; not in this version: MOE_ERROR_UNSUPPORTED */
+    const void *x_scales;         /* [T, ceil(H / 128)] float32, of E4M3 x: kernels that take no codes read code times scale as BF16 */
     int64_t x_scale_row_stride;
     const void *router_input;     /* [T, H] of router_input_type; NULL: x */
     int64_t router_input_row_stride;

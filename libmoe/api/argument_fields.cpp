@@ -44,7 +44,7 @@ moe_type element_type(const moe_plan& plan, const void* args, const FieldDesc& f
 
 uintptr_t element_bytes(moe_type type) {
     if (type == MOE_TYPE_I64) return 8;
-    if (type == MOE_TYPE_I8) return 1;
+    if (type == MOE_TYPE_I8 || type == MOE_TYPE_F8_E4M3) return 1;
     return type == MOE_TYPE_F32 || type == MOE_TYPE_I32 ? 4 : 2;
 }
 

@@ -33,6 +33,12 @@ Use with_tokens(const moe_plan&, const Args& args) {
     return required_if(args.n_tokens > 0);
 }
 
+// Calls but moe_forward have no field for the scales of E4M3 x.
+inline void refuse_fp8_x(const moe_plan& plan) {
+    if (plan.x_type == MOE_TYPE_F8_E4M3)
+        fail(MOE_ERROR_UNSUPPORTED, "x_type is F8_E4M3, which moe_forward alone takes");
+}
+
 // Rows of tokens, by their width.
 template <class Args>
 RowExtent hidden_rows(const moe_plan& plan, const Args& args) {

@@ -106,9 +106,17 @@ RowExtent forward_out(const moe_plan& plan, const moe_forward_args& args) {
     return {args.n_tokens, token_width(plan, args.out_layout, width)};
 }
 
+Use x_scales_use(const moe_plan& plan, const moe_forward_args& args) {
+    return plan.x_type == MOE_TYPE_F8_E4M3 ? with_tokens(plan, args) : Use::none;
+}
+
+RowExtent x_scale_rows(const moe_plan& plan, const moe_forward_args& args) {
+    return {args.n_tokens, (plan.layout.layer.hidden + 127) / 128};
+}
+
 void check_forward_rules(const moe_plan& plan, const moe_forward_args& args) {
-    if (args.x_scales)
-        fail(MOE_ERROR_UNSUPPORTED, "x_scales: fp8 activations are not in this version");
+    require(!args.x_scales || plan.x_type == MOE_TYPE_F8_E4M3,
+            "x_scales are given, but the plan's x_type is {}", type_name(plan.x_type));
     require(args.out_layout == MOE_OUT_REDUCED || args.out_layout == MOE_OUT_PER_SLOT,
             "out_layout is {}, must be REDUCED or PER_SLOT", static_cast<int32_t>(args.out_layout));
     check_flag(args.accumulate, "accumulate");
@@ -137,6 +145,8 @@ moe_forward_args forward_arguments(const moe_plan& plan, const moe_forward_args*
     using Args = moe_forward_args;
     static constexpr Field<Args> fields[] = {
         {MOE_ROWS(x, plan_x), with_tokens, hidden_rows},
+        {describe(ElementKind::f32, "x_scales", MOE_AT(x_scales), MOE_AT(x_scale_row_stride)),
+         x_scales_use, x_scale_rows},
         {MOE_TYPED_ROWS(weights, weight), forward_weights_use, slot_rows},
         {MOE_ARRAY(expert_map, i32), optional},
         {MOE_ROWS(out, plan_out), with_tokens, forward_out},
@@ -245,6 +255,7 @@ moe_combine_args combine_arguments(const moe_plan& plan, const moe_combine_args*
     check_flag(args.accumulate, "accumulate");
     if (!is_sorted(args)) args.n_rows = 0;
     require(args.n_rows >= 0 && args.n_rows <= INT32_MAX, "n_rows is {}", args.n_rows);
+    if (combine_x_use(plan, args) != Use::apart) refuse_fp8_x(plan);
     check_fields(plan, args, fields);
     check_x_apart(plan, args, fields);
     return args;
@@ -308,6 +319,7 @@ moe_finish_args finish_arguments(const moe_plan& plan, const moe_finish_args* gi
     check_tokens(plan, args);
     check_stages(plan, MOE_STAGE_FINISH);
     check_parts(plan, args);
+    if (finish_x_use(plan, args) != Use::apart) refuse_fp8_x(plan);
     check_fields(plan, args, fields);
     check_x_apart(plan, args, fields);
     return args;

@@ -173,6 +173,7 @@ moe_experts_args experts_arguments(const moe_plan& plan, const moe_experts_args*
         {MOE_ROWS(out, plan_out), experts_x_use, experts_out},
     };
     Args args = read_struct(given, "moe_experts_args");
+    refuse_fp8_x(plan);
     check_threads(args);
     check_stages(plan, MOE_STAGE_EXPERTS);
     check_layouts(plan, args);
@@ -224,6 +225,7 @@ moe_gather_args gather_arguments(const moe_plan& plan, const moe_gather_args* gi
         {MOE_ROWS(out, plan_x), gather_use, gather_out},
     };
     Args args = read_struct(given, "moe_gather_args");
+    refuse_fp8_x(plan);
     check_threads(args);
     check_tokens(plan, args);
     check_stages(plan, MOE_STAGE_DISPATCH);

@@ -54,10 +54,19 @@ void route_and_sort(LayerPass& p, const Call& call, const moe_forward_args& args
         p.take_routing(given, route);
 }
 
+Fp8Rows fp8_rows(const moe_forward_args& args, int64_t first) {
+    return {offset(static_cast<const std::byte*>(args.x), first * args.x_row_stride),
+            args.x_row_stride,
+            offset(static_cast<const float*>(args.x_scales), first * args.x_scale_row_stride),
+            args.x_scale_row_stride};
+}
+
 void forward_chunk(LayerPass& p, const Call& call, const moe_forward_args& args, int64_t first) {
     const Setup& setup = call.setup;
     const Layer& layer = *setup.layer;
-    const DeviceRows x = rows_from(dense_rows(args.x, setup.x_type, args.x_row_stride), first);
+    const DeviceRows x =
+        setup.x_is_fp8 ? p.values(fp8_rows(args, first))
+                       : rows_from(dense_rows(args.x, setup.x_type, args.x_row_stride), first);
     const CombineOutput out =
         output_from({args.out, setup.out_type, args.out_row_stride, args.accumulate != 0}, first);
     const bool is_gemv =
@@ -69,12 +78,13 @@ void forward_chunk(LayerPass& p, const Call& call, const moe_forward_args& args,
         has_slots && !args.n_tokens_device && takes_gemv_rows(setup, p.tokens().n * layer.top_k);
     if (setup.shared_joins && !is_gemv && args.out_layout == MOE_OUT_REDUCED) p.join_shared();
     const bool sorts = !is_gemv && !is_gemv_slots;
+    const bool identity = !setup.partial && layer.n_identity_experts > 0;
+    p.make_values(!sorts, identity);
     if (sorts) p.take_input({x, false, false});
     route_and_sort(p, call, args, first, sorts);
     if (args.out_expert_counts)
         run_count_experts(p.scratch().ids, layer.top_k, layer.n_experts_all(), p.tokens(),
                           args.out_expert_counts, p.stream());
-    const bool identity = !setup.partial && layer.n_identity_experts > 0;
     const LayerPass::Sum sum{true, {}, x, setup.partial ? 0 : every_finish_part, identity};
     if (is_gemv_slots) {
         const auto experts = RowExperts::global(setup, p.scratch().ids, args.expert_map);
@@ -93,6 +103,7 @@ void forward_chunk(LayerPass& p, const Call& call, const moe_forward_args& args,
 // and the kernels; false: not this call.
 bool forward_gemv(const Call& call, const moe_forward_args& args) {
     const Setup& setup = call.setup;
+    if (setup.x_is_fp8) return false;  // its values come first
     const bool plain = args.routing == MOE_ROUTING_IDS_AND_WEIGHTS &&
                        args.ids_type == MOE_TYPE_I32 && args.weights_type == MOE_TYPE_F32 &&
                        !args.out_ids && !args.out_weights && !args.out_expert_counts &&

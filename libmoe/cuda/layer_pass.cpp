@@ -111,6 +111,19 @@ void LayerPass::take_routing(const GivenRouting& given, const RouteArguments& pu
     run_take_routing(given, tokens_, output_of(published), faults_, stream());
 }
 
+DeviceRows LayerPass::values(const Fp8Rows& codes) {
+    codes_ = codes;
+    return dense_rows(b_.x_values, setup_.x_type, layer().hidden);
+}
+
+void LayerPass::make_values(bool by_gemv, bool identity) {
+    if (!codes_.data) return;
+    const bool takes_codes = family_ == Family::grouped_fp8 && !setup_.has_gate_up_tables;
+    if (takes_codes && !by_gemv && !identity && !layer().shared_intermediate && !layer().latent)
+        return;
+    run_dequantize_rows(launch_.device, codes_, layer().hidden, tokens_, b_.x_values, stream());
+}
+
 void LayerPass::take_input(const ExpertInput& input) {
     const bool is_projected = layer().latent && !input.is_latent;
     arranges_ = is_grouped(family_) && indexes_rows(input) && !is_projected;
@@ -143,7 +156,7 @@ void LayerPass::sort(const int32_t* expert_map, SortAlong along) {
     }
     if (arranges_) {
         along.arranges = true;
-        along.input = block_input(family_, input_, layer().expert_width());
+        along.input = block_input(family_, input_, codes_, layer().expert_width());
         along.token_blocks = {b_.wide, static_cast<int32_t>(padded_rows(tokens_.n)),
                               b_.rows.tile_counter};
     }
@@ -221,6 +234,7 @@ void LayerPass::project_latent(const ExpertInput& input) {
     projection.names = &setup_.launch->latent_in;
     projection.in = input.rows;
     projection.in.index = input.by_source ? b_.source : nullptr;
+    projection.codes = codes_;
     projection.out = {b_.latent, latent_type(), layer().latent, nullptr, 1};
     if (layer().has_latent_in_norm)
         projection.out = dense_rows(b_.latent_values, MOE_TYPE_F32, layer().latent);
@@ -275,6 +289,7 @@ Mlp LayerPass::expert_mlp(const ExpertInput& input) {
     mlp.gate_up_names = &setup_.launch->gate_up;
     mlp.down_names = &setup_.launch->down;
     mlp.in = expert_rows(input);
+    if (!layer().latent || input.is_latent) mlp.codes = codes_;
     if (!input.by_source) mlp.in_tokens = tokens_;
     mlp.indexes_rows = indexes_rows(input);
     mlp.is_arranged = arranges_;
@@ -335,6 +350,7 @@ Mlp LayerPass::shared_mlp(const DeviceRows& x) const {
     mlp.gate_up_names = &setup_.launch->shared_gate_up;
     mlp.down_names = &setup_.launch->shared_down;
     mlp.in = x;
+    mlp.codes = codes_;
     mlp.rows = token_rows(tokens_.n);
     mlp.blocks = b_.token_blocks;
     mlp.h = b_.shared_h;

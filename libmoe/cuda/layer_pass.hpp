@@ -50,6 +50,11 @@ class LayerPass {
         bool is_latent;
         bool by_source;  // sorted row r is that of scratch.in_row[r], else of its slot / top_k
     };
+    // x of the chunk as E4M3: returns the rows where make_values puts its values, before anything
+    // reads them.
+    DeviceRows values(const Fp8Rows& codes);
+    // Not where all that reads x takes the codes. by_gemv: gemv runs the experts.
+    void make_values(bool by_gemv, bool identity);
     // Before the sort: the input of run_experts. Where gate_up reads it by row index, the sort
     // makes its token blocks in the same launch.
     void take_input(const ExpertInput& input);
@@ -148,6 +153,7 @@ class LayerPass {
     bool joins_ = false;     // the shared expert is one of the experts
     bool arranges_ = false;  // the sort makes the token blocks of input_
     DeviceRows input_{};
+    Fp8Rows codes_{};  // of x, if its data are not null
 };
 
 }  // namespace moe::cuda

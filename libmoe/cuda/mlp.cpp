@@ -128,7 +128,7 @@ DeviceRows gather_columns(const Launch& launch, Family family, const GemmArgs& g
 // The grouped family reads token blocks: of the tokens, each once, where the rows' indices say
 // whose they are; else of a copy of every row.
 void set_blocks(const Launch& launch, Family family, const Mlp& mlp, GemmArgs& gate_up) {
-    const GatherInput input = block_input(family, mlp.in, gate_up.in_columns);
+    const GatherInput input = block_input(family, mlp.in, mlp.codes, gate_up.in_columns);
     gate_up.in = dense_rows(mlp.blocks, input.to, gate_up.weights.k);
     if (!mlp.indexes_rows)
         return run_gather(launch.device, input, mlp.rows, mlp.blocks, launch.stream);
@@ -182,9 +182,18 @@ void run_gate_then_up(const Launch& launch, Family family, const Mlp& mlp) {
 
 }  // namespace
 
-GatherInput block_input(Family family, const DeviceRows& in, int64_t n_columns) {
-    const moe_type to = family == Family::grouped_fp8 ? MOE_TYPE_F8_E4M3 : operand_for(in);
-    return {in, static_cast<int32_t>(n_columns), to};
+GatherInput block_input(Family family, const DeviceRows& in, const Fp8Rows& codes,
+                        int64_t n_columns) {
+    GatherInput input{in, static_cast<int32_t>(n_columns), operand_for(in), nullptr, 0};
+    if (family != Family::grouped_fp8) return input;
+    input.to = MOE_TYPE_F8_E4M3;
+    if (!codes.data) return input;
+    input.in.data = codes.data;
+    input.in.type = MOE_TYPE_F8_E4M3;
+    input.in.stride = codes.stride;
+    input.scales = codes.scales;
+    input.scale_stride = codes.scale_stride;
+    return input;
 }
 
 void run_projection(const Launch& launch, Family family, const Projection& p) {
@@ -196,7 +205,7 @@ void run_projection(const Launch& launch, Family family, const Projection& p) {
     if (p.matrix.columns) {
         gemm.in = gather_columns(launch, family, gemm, p.in, p.rows, p.blocks);
     } else if (is_grouped(family)) {
-        const GatherInput input = block_input(family, p.in, gemm.in_columns);
+        const GatherInput input = block_input(family, p.in, p.codes, gemm.in_columns);
         run_gather(launch.device, input, p.rows, p.blocks, launch.stream);
         gemm.in = dense_rows(p.blocks, input.to, p.matrix.k);
     }

@@ -18,7 +18,9 @@ struct Launch {
 };
 
 // Rows as a grouped family of Hopper reads them, in token blocks of the type of its operands.
-GatherInput block_input(Family family, const DeviceRows& in, int64_t n_columns);
+// codes: the same rows as E4M3, which are taken as they are where operands are E4M3.
+GatherInput block_input(Family family, const DeviceRows& in, const Fp8Rows& codes,
+                        int64_t n_columns);
 
 // W v for all rows, plus bias.
 struct Projection {
@@ -26,6 +28,7 @@ struct Projection {
     const GemmNames* names;
     const float* bias;  // [experts][rows of the matrix] or null
     DeviceRows in;
+    Fp8Rows codes;  // of in, if its data are not null
     int64_t in_columns;
     DeviceRows out;     // by sorted row
     std::byte* blocks;  // the input as token blocks (grouped), or as a table of columns has it
@@ -52,6 +55,7 @@ struct Mlp {
     bool is_arranged;   // the sort has made the token blocks of x
 
     DeviceRows in;
+    Fp8Rows codes;            // of in, if its data are not null
     TokenCount in_tokens;     // n > 0: in has a row for each token, and every index is one of them
     const float* row_weight;  // weights on the input: by slot; null: none
     Rows rows;

@@ -54,6 +54,7 @@ void prepare(const Setup& setup, LaunchPlan& launch) {
     prepare_router(setup);
     prepare_dispatch();
     prepare_caller_rows();
+    if (setup.x_is_fp8) prepare_dequantize_rows();
     if (setup.has_gate_up_tables || setup.has_down_tables || setup.has_finish_tables ||
         setup.has_folded_order)
         prepare_gather_columns();

@@ -131,6 +131,7 @@ Scratch::Scratch(const Setup& setup, int64_t n_tokens, std::byte* block) {
     const int64_t n_filled = n_slots + (setup.shared_joins ? n : 0);
     const int32_t n_experts = slice.n_local + (setup.shared_joins ? 1 : 0);
     row_capacity = cuda::row_capacity(setup, n);
+    x_values = arena.take<std::byte>(setup.x_is_fp8 ? n * layer.hidden * 2 : 0);
     logits_scratch = arena.take<std::byte>(router_bytes(setup, n));
     ids = arena.take<int32_t>(n_slots);
     weights = arena.take<float>(n_slots);

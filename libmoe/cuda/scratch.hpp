@@ -17,6 +17,7 @@ struct Scratch {
     int64_t chunk_tokens;  // most tokens at a time
     int64_t row_capacity;  // most rows of experts at a time, padded
 
+    std::byte* x_values;        // [chunk][hidden] bfloat16, of E4M3 x
     std::byte* logits_scratch;  // the normalised router input, and the logits before selection
     int32_t* ids;               // [chunk][k]
     float* weights;             // [chunk][k]

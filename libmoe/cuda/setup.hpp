@@ -35,7 +35,8 @@ struct Setup {
     bool has_folded_order = false;    // rows of gate and up lie in down's order of columns
     bool has_finish_tables = false;   // likewise, of what finish multiplies
     bool shared_joins = false;  // forward runs the shared expert as one more slot of every token
-    moe_type x_type = MOE_TYPE_NONE;
+    moe_type x_type = MOE_TYPE_NONE;  // of E4M3 x BF16, as most kernels read it
+    bool x_is_fp8 = false;
     moe_type router_input_type = MOE_TYPE_NONE;
     moe_type router_type = MOE_TYPE_NONE;  // of the router's weights on the device
     moe_type out_type = MOE_TYPE_NONE;
@@ -51,7 +52,7 @@ struct Setup {
 };
 
 // The type of down's output rows: float32, so that a row is not rounded before it is summed, unless
-// their bytes would cost more than the GEMM.
+// there are so many that half of their bytes make combine faster.
 inline moe_type y_type(const Setup& setup, int64_t n_slots) {
     const bool is_large = n_slots * setup.layer->expert_width() > setup.max_f32_y_elements;
     return is_large ? MOE_TYPE_BF16 : MOE_TYPE_F32;

@@ -71,7 +71,8 @@ void fill_cuda_setup(moe_plan& plan) {
         setup.has_finish_tables |= has_table(role);
     for (int i = 0; i < MOE_ROLE_COUNT; ++i) setup.packed_types[i] = placement.matrices[i].type;
     setup.is_shared_gate_up_fused = placement.is_shared_gate_up_fused;
-    setup.x_type = plan.x_type;
+    setup.x_type = plan.type_of_x_values();
+    setup.x_is_fp8 = plan.x_type == MOE_TYPE_F8_E4M3;
     setup.router_input_type = plan.router_input_type;
     setup.router_type = placement.router_type;
     setup.out_type = plan.out_type;
@@ -109,7 +110,7 @@ void choose_cuda_families(moe_plan& plan) {
 Problem problem_of(const moe_plan& plan) {
     Problem problem{};
     problem.layout = &plan.layout;
-    problem.x_type = plan.x_type;
+    problem.x_type = plan.type_of_x_values();
     problem.intermediate_type = plan.intermediate_type;
     problem.unfused = plan.unfused;
     problem.max_tokens = plan.max_tokens;

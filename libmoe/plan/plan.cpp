@@ -235,9 +235,14 @@ void choose_device(moe_plan& plan, const moe_plan_desc& desc) {
 
 void choose_types(moe_plan& plan, const moe_plan_desc& desc) {
     require(desc.x_type != MOE_TYPE_NONE, "x_type is required");
-    plan.x_type = type_or("x_type", desc.x_type, MOE_TYPE_NONE, false);
+    const bool is_fp8 = desc.x_type == MOE_TYPE_F8_E4M3;
+    if (is_fp8 && !plan.is_cuda())
+        fail(MOE_ERROR_UNSUPPORTED, "x_type is F8_E4M3: the CPU takes F32, F16 and BF16");
+    require(!is_fp8 || desc.out_type != MOE_TYPE_NONE,
+            "x_type is F8_E4M3: out_type is required, since out has another type");
+    plan.x_type = is_fp8 ? desc.x_type : type_or("x_type", desc.x_type, MOE_TYPE_NONE, false);
     plan.router_input_type =
-        type_or("router_input_type", desc.router_input_type, plan.x_type, false);
+        type_or("router_input_type", desc.router_input_type, plan.type_of_x_values(), false);
     plan.out_type = type_or("out_type", desc.out_type, plan.x_type, false);
     plan.intermediate_type =
         type_or("intermediate_type", desc.intermediate_type,

@@ -46,6 +46,10 @@ struct moe_plan : moe::Tagged<0x4D4F45706C616E21> {
     std::optional<double> predicted_us;
 
     bool is_cuda() const { return device == MOE_DEVICE_CUDA; }
+    // Most kernels read the values of E4M3 x, rounded to bfloat16.
+    moe_type type_of_x_values() const {
+        return x_type == MOE_TYPE_F8_E4M3 ? MOE_TYPE_BF16 : x_type;
+    }
     int64_t chunk_tokens() const { return is_cuda() ? cuda.chunk_tokens : setup.chunk_tokens; }
     // CUDA plans only.
     const moe::cuda::LaunchPlan& launch_plan() const { return launch_; }

@@ -74,7 +74,7 @@ void check_arguments(Context& context) {
         args.n_expert_map = 7;
     });
     refusals.expect("struct_size", MOE_ERROR_ABI, [](auto& args) { args.struct_size = 2; });
-    refusals.expect("x_scales", MOE_ERROR_UNSUPPORTED, [](auto& args) { args.x_scales = args.x; });
+    refusals.expect("x_scales", MOE_ERROR_INVALID_ARGUMENT, [](auto& args) { args.x_scales = args.x; });
     refusals.pair.check(refusals.pair.routed_call(32), "after all refusals");
 }
 

@@ -79,13 +79,13 @@ Doubles product(const Floats& matrix, int64_t columns, int64_t first_row, int64_
 
 // down(act(gate x, up x)) of an expert with SiLU, both inputs quantized. weight: on the input.
 Doubles expert_row(const Pair& pair, const Features& features, int64_t expert, Doubles x,
-                   double weight) {
+                   double weight, bool x_is_quantized) {
     const moe_layer_desc& d = pair.desc();
     const LayerData& data = *pair.data;
     const auto bias = [&](int32_t has, moe_role role, int64_t i) {
         return has ? static_cast<double>(data.decoded(role, expert)[static_cast<size_t>(i)]) : 0;
     };
-    quantize(x);
+    if (!x_is_quantized) quantize(x);
     const auto [begin, count] = features;
     const Doubles gate = product(data.decoded(MOE_ROLE_GATE, expert), d.hidden, begin, count, 0, x);
     const Doubles up = product(data.decoded(MOE_ROLE_UP, expert), d.hidden, begin, count, 0, x);
@@ -116,8 +116,9 @@ Floats by_the_rule(const Pair& pair, const Features& features, const Forward& ca
             const auto slot = static_cast<size_t>(t * d.top_k + j);
             if (call.ids[slot] < 0) continue;
             const double weight = call.weights[slot];
-            const Doubles y = expert_row(pair, features, call.ids[slot],
-                                         Doubles(from, from + d.hidden), on_input ? weight : 1);
+            const Doubles y =
+                expert_row(pair, features, call.ids[slot], Doubles(from, from + d.hidden),
+                           on_input ? weight : 1, !call.x_scales.empty());
             for (size_t i = 0; i < sum.size(); ++i) sum[i] += y[i] * (on_input ? 1 : weight);
         }
         std::copy(sum.begin(), sum.end(), out.begin() + t * d.hidden);
@@ -356,6 +357,128 @@ void add_batches(CaseList& list) {
     });
 }
 
+// ---- x as its caller quantized it
+
+// Values that are codes of E4M3 times scales. exact: they are numbers of bfloat16, and quantization
+// by the rule of moe.h finds the same codes and scales.
+void take_codes(Forward& call, int64_t hidden, bool exact) {
+    const auto of_row = (hidden + 127) / 128;
+    call.x_scales.resize(static_cast<size_t>(call.n_tokens * of_row));
+    for (size_t b = 0; b < call.x_scales.size(); ++b) {
+        const auto exponent = -static_cast<int>(6 + b % 5);
+        call.x_scales[b] = exact ? std::ldexp(1.0f, exponent)
+                                 : std::ldexp(1.0f + static_cast<float>(b % 64) / 64, exponent);
+    }
+    for (size_t i = 0; i < call.x.size(); ++i) {
+        const auto row = static_cast<int64_t>(i) / hidden,
+                   column = static_cast<int64_t>(i) % hidden;
+        const float scale = call.x_scales[static_cast<size_t>(row * of_row + column / 128)];
+        const double code =
+            exact && column % 128 == row % 16 ? 448 : rounded_to_e4m3(60 * call.x[i]);
+        call.x[i] = static_cast<float>(code) * scale;
+    }
+}
+
+void take_e4m3(moe_plan_desc& plan) {
+    plan.x_type = MOE_TYPE_F8_E4M3;
+}
+
+// The subject reads codes, the twin their values as bfloat16.
+struct Twins {
+    Pair codes, values;
+    Twins(Context& context, PairSpec spec)
+        : codes(context, with_codes(spec)), values(context, spec, codes.data) {}
+
+    static PairSpec with_codes(PairSpec spec) {
+        spec.subject = [with = spec.subject](moe_plan_desc& plan) {
+            if (with) with(plan);
+            take_e4m3(plan);
+        };
+        return spec;
+    }
+    void check(Forward call, const std::string& where, bool against_reference) const {
+        take_codes(call, codes.desc().hidden, true);
+        if (call.routing == MOE_ROUTING_COMPUTE) call.router_input = call.x;
+        Forward dense = call;
+        dense.x_place = {};
+        const Result got = codes.run(call), wanted = values.run(dense);
+        if (against_reference)
+            codes.measure(got, codes.reference.forward(call), call, where + ", reference");
+        codes.context.expect(rms(got.out) > 0.01, where + ": zero");
+        codes.context.expect(got.bits == wanted.bits, where + ": other bits than from values");
+    }
+};
+
+// Kernels that take no codes read their values, kernels of E4M3 the codes themselves.
+void check_x_codes(Context& context, const PairSpec& spec, bool quantizes) {
+    const Twins twins(context, spec);
+    for (const int64_t T : {1, 2, 9, 40, 300}) {
+        Forward call = twins.codes.routed_call(T, static_cast<uint64_t>(T));
+        const std::string where = text("T %ld", static_cast<long>(T));
+        twins.check(call, where, !quantizes);
+        if (T != 40) continue;
+        twins.check(twins.codes.call(T), "routed by the router's input", !quantizes);
+        call.n_tokens_device = 29;
+        twins.check(call, "29 true tokens", !quantizes);
+        call.n_tokens_device = {};
+        call.x_place = {spec.layer.desc.hidden + 5, 3};
+        call.x_scales_place.stride = spec.layer.desc.hidden / 128 + 2;
+        twins.check(call, "with strides", !quantizes);
+    }
+}
+
+void add_x_codes(CaseList& list) {
+    moe_layer_desc shared = plain_layer(384, 256, 8, 3), identity = plain_layer(256, 192, 8, 3),
+                   latent = plain_layer(256, 128, 8, 3);
+    for (moe_layer_desc* desc : {&shared, &identity, &latent}) desc->has_router = 1;
+    shared.shared_intermediate = 128;
+    shared.shared_activation = shared.activation;
+    shared.shared_is_gated = 1;
+    shared.has_shared_expert_gate = 1;
+    identity.n_identity_experts = 2;
+    latent.latent = 128;
+    for (const auto& [name, desc] :
+         {std::pair{"shared", shared}, {"identity", identity}, {"latent", latent}})
+        for (const char* format : {"bf16", "nvfp4", "fp8_128x128", "gptq4_any_order"})
+            for (const bool quantizes : {false, true})
+                add_case(list, text("fp8/x_codes/%s/%s%s", name, format, quantizes ? "/fp8" : ""),
+                         Extent::smoke, [=, desc = desc](Context& context) {
+                             PairSpec spec = spec_of(desc, 300, format);
+                             spec.layer.dense_format = "bf16";
+                             spec.numbers = bf16;
+                             spec.subject = nullptr;
+                             if (quantizes) spec.subject = ask_for_e4m3;
+                             check_x_codes(context, spec, quantizes);
+                         });
+    // Codes that quantization would not find.
+    for (const auto& [hidden, intermediate] : {Shape{256, 256}, {192, 320}, {1024, 96}})
+        add_case(list, text("fp8/x_codes/rule_h%d_i%d", hidden, intermediate), Extent::smoke,
+                 [=, hidden = hidden, intermediate = intermediate](Context& context) {
+                     PairSpec spec = spec_of(plain_layer(hidden, intermediate, 6, 2), 300);
+                     const Pair pair(context, Twins::with_codes(spec));
+                     for (const int64_t T : {1, 17, 300}) {
+                         Forward call = pair.routed_call(T, static_cast<uint64_t>(T));
+                         take_codes(call, hidden, false);
+                         const Floats wanted = by_the_rule(pair, {0, intermediate}, call);
+                         measure(context, text("T %ld", static_cast<long>(T)), pair.run(call).out,
+                                 wanted, hidden, by_rule);
+                     }
+                 });
+    add_case(list, "fp8/x_codes/refused", Extent::smoke, [](Context& context) {
+        PairSpec spec = spec_of(plain_layer(256, 128, 8, 2), 10, "bf16");
+        spec.subject = take_e4m3;
+        const Pair pair(context, spec);
+        Forward call = pair.routed_call(3);
+        take_codes(call, 256, true);
+        ForwardBuffers buffers(pair.subject, call, pair.subject.stream());
+        moe_forward_args args = buffers.args();
+        args.x_scales = nullptr;
+        context.expect(moe_forward(pair.subject.plan.get(), pair.subject.weights.get(),
+                                   pair.subject.workspace(), &args) == MOE_ERROR_INVALID_ARGUMENT,
+                       "E4M3 x without scales is not refused");
+    });
+}
+
 }  // namespace
 
 void add_fp8_cases(CaseList& list) {
@@ -365,6 +488,7 @@ void add_fp8_cases(CaseList& list) {
     add_policy(list);
     add_rows(list);
     add_batches(list);
+    add_x_codes(list);
 }
 
 }  // namespace moe_gpu

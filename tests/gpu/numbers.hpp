@@ -6,6 +6,7 @@
 #include <functional>
 #include <vector>
 
+#include "libmoe/base/element.hpp"
 #include "libmoe/base/half.hpp"
 #include "moe/moe.h"
 
@@ -36,6 +37,7 @@ inline constexpr Numbers common_numbers[] = {bf16, f16, f32};
 inline int64_t size_of(moe_type type) {
     switch (type) {
         case MOE_TYPE_I8:
+        case MOE_TYPE_F8_E4M3:
             return 1;
         case MOE_TYPE_BF16:
         case MOE_TYPE_F16:
@@ -56,11 +58,13 @@ inline void store(moe_type type, double value, std::byte* to) {
     const auto i8 = static_cast<int8_t>(type == MOE_TYPE_I8 ? value : 0);
     const auto i32 = static_cast<int32_t>(type == MOE_TYPE_I32 ? value : 0);
     const auto i64 = static_cast<int64_t>(type == MOE_TYPE_I64 ? value : 0);
-    const void* from = type == MOE_TYPE_I8    ? static_cast<const void*>(&i8)
-                       : type == MOE_TYPE_I32 ? &i32
-                       : type == MOE_TYPE_I64 ? &i64
-                       : size_of(type) == 2   ? &half
-                                              : static_cast<const void*>(&narrow);
+    const uint8_t e4m3 = type == MOE_TYPE_F8_E4M3 ? moe::f32_to_e4m3(narrow) : uint8_t{0};
+    const void* from = type == MOE_TYPE_I8        ? static_cast<const void*>(&i8)
+                       : type == MOE_TYPE_F8_E4M3 ? &e4m3
+                       : type == MOE_TYPE_I32     ? &i32
+                       : type == MOE_TYPE_I64     ? &i64
+                       : size_of(type) == 2       ? &half
+                                                  : static_cast<const void*>(&narrow);
     std::memcpy(to, from, static_cast<size_t>(size_of(type)));
 }
 

@@ -51,7 +51,9 @@ Side::Side(Device& on, moe_runtime* runtime, const SideSpec& spec)
     : device(on),
       layer(*spec.plan.layer),
       x_type(spec.plan.x_type),
-      router_type(spec.plan.router_input_type ? spec.plan.router_input_type : spec.plan.x_type),
+      router_type(spec.plan.router_input_type  ? spec.plan.router_input_type
+                  : x_type == MOE_TYPE_F8_E4M3 ? MOE_TYPE_BF16
+                                               : x_type),
       out_type(spec.plan.out_type ? spec.plan.out_type : spec.plan.x_type),
       partial(spec.plan.partial != 0),
       plan(make_plan(runtime, filtered(on, spec.plan))),
@@ -114,6 +116,20 @@ Result Side::forward(const Forward& call) const {
     return result;
 }
 
+namespace {
+
+// E4M3 x: its values over their scales.
+Floats codes_of(const Forward& call) {
+    const size_t columns = call.x.size() / static_cast<size_t>(call.n_tokens);
+    const size_t of_row = (columns + 127) / 128;
+    Floats codes = call.x;
+    for (size_t i = 0; i < codes.size(); ++i)
+        codes[i] /= call.x_scales[i / columns * of_row + i % columns / 128];
+    return codes;
+}
+
+}  // namespace
+
 ForwardBuffers::ForwardBuffers(const Side& side, const Forward& call, void* stream)
     : args_(sized<moe_forward_args>()), accumulates_(!call.base.empty()) {
     args_.routing = call.routing;
@@ -132,6 +148,8 @@ void ForwardBuffers::make_inputs(const Side& side, const Forward& call) {
     const int64_t T = call.n_tokens, H = side.layer.hidden, k = side.layer.top_k;
     Device& device = side.device;
     x_.emplace(device, side.x_type, T, H, call.x_place);
+    if (side.x_type == MOE_TYPE_F8_E4M3)
+        x_scales_.emplace(device, MOE_TYPE_F32, T, (H + 127) / 128, call.x_scales_place);
     if (!call.router_input.empty())
         router_.emplace(device, side.router_type, T, H, call.router_place);
     if (!call.logits.empty())
@@ -146,6 +164,8 @@ void ForwardBuffers::make_inputs(const Side& side, const Forward& call) {
     if (call.n_tokens_device) n_device_.emplace(device, MOE_TYPE_I32, 1, 1);
     args_.x = data_of(x_);
     args_.x_row_stride = call.x_place.stride;
+    args_.x_scales = data_of(x_scales_);
+    args_.x_scale_row_stride = call.x_scales_place.stride;
     args_.router_input = data_of(router_);
     args_.router_input_row_stride = call.router_place.stride;
     args_.logits = static_cast<const float*>(data_of(logits_));
@@ -185,7 +205,8 @@ void ForwardBuffers::make_outputs(const Side& side, const Forward& call) {
 }
 
 void ForwardBuffers::put(const Forward& call) {
-    x_->put(call.x);
+    x_->put(x_scales_ ? codes_of(call) : call.x);
+    if (x_scales_) x_scales_->put(call.x_scales);
     if (router_) router_->put(call.router_input);
     if (logits_) logits_->put(call.logits);
     if (ids_) ids_->put(call.ids);

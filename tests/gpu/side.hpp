@@ -10,7 +10,8 @@ namespace moe_gpu {
 
 struct Forward {
     int64_t n_tokens = 0;
-    Floats x;  // dense, of the plan's x type
+    Floats x;         // dense, of the plan's x type; values, if that is E4M3
+    Floats x_scales;  // of E4M3 x, of 128 columns each
     moe_routing routing = MOE_ROUTING_COMPUTE;
     Floats router_input, logits;
     Ids ids;
@@ -21,7 +22,7 @@ struct Forward {
     moe_out_layout out_layout = MOE_OUT_REDUCED;
     Floats base;  // not empty: accumulate into it
     moe_type ids_type = MOE_TYPE_I32, weights_type = MOE_TYPE_F32, token_ids_type = MOE_TYPE_I32;
-    Place x_place, router_place, logits_place, ids_place, weights_place, out_place;
+    Place x_place, x_scales_place, router_place, logits_place, ids_place, weights_place, out_place;
     bool wants_routing = true;  // logits, ids, weights and counts too
 
     int64_t n_live() const {
@@ -109,7 +110,7 @@ class ForwardBuffers {
     void make_inputs(const Side& side, const Forward& call);
     void make_outputs(const Side& side, const Forward& call);
 
-    MaybeRows x_, router_, logits_, ids_, weights_, token_ids_, second_, map_, n_device_;
+    MaybeRows x_, x_scales_, router_, logits_, ids_, weights_, token_ids_, second_, map_, n_device_;
     MaybeRows out_, out_logits_, out_ids_, out_weights_, out_counts_;
     moe_forward_args args_;
     bool accumulates_;

@@ -42,7 +42,9 @@ constexpr int32_t n_tile_counters = 6;
 struct GatherInput {
     DeviceRows in;
     int32_t n_columns;
-    moe_type to;  // of the token blocks: BF16, F16 or F8_E4M3
+    moe_type to;           // of the token blocks: BF16, F16 or F8_E4M3
+    const float* scales;   // of rows of E4M3, one for 128 columns; token blocks are E4M3, too
+    int64_t scale_stride;  // from row to row
 
     MOE_HOST_DEVICE int32_t n_blocks() const { return (n_columns + 63) / 64; }
 };
@@ -105,8 +107,22 @@ void run_gather(const DeviceFacts& device, const GatherInput& input, const Rows&
 void run_arrange(const DeviceFacts& device, const GatherInput& input, const TokenCount& tokens,
                  const BlockRows& out, cudaStream_t stream);
 
+// x as its caller quantized it.
+struct Fp8Rows {
+    const void* data;  // E4M3; null: x has another type
+    int64_t stride;
+    const float* scales;  // one for 128 columns of a row
+    int64_t scale_stride;
+};
+
+// The values of the tokens' rows, code times scale, rounded to bfloat16: to [tokens][n_columns],
+// n_columns a multiple of 16. Rows past the true number of tokens are not written.
+void run_dequantize_rows(const DeviceFacts& device, const Fp8Rows& rows, int32_t n_columns,
+                         const TokenCount& tokens, void* to, cudaStream_t stream);
+
 void prepare_dispatch();
 void prepare_sort();    // called by prepare_dispatch
 void prepare_gather();  // likewise
+void prepare_dequantize_rows();
 
 }  // namespace moe::cuda

@@ -1,9 +1,9 @@
 // Copies rows of x into token blocks of E4M3 (fp8_blocks.hpp), as copy_rows.cuh does into those of
-// 16-bit types.
+// 16-bit types. Rows of E4M3 keep their codes and scales.
 //
-// Inputs: `in`, rows [.., n_columns] of F32, F16 or BF16; an index per row, or the tokens in order;
-// n_columns a multiple of 16. Outputs: token blocks and scales; the last block has zeros where the
-// input has no columns.
+// Inputs: `in`, rows [.., n_columns] of F32, F16 or BF16, or of E4M3 with scales; an index per row,
+// or the tokens in order; n_columns a multiple of 16. Outputs: token blocks and scales; the last
+// block has zeros where the input has no columns.
 //
 // Eight lanes share a row of a block, and a warp has four rows. Lane q = 4 c + t loads columns 16 q
 // to 16 q + 15, the words 4 t, ..., 4 t + 3 of half c. The largest magnitude goes through all eight
@@ -46,6 +46,43 @@ struct SixteenColumns {
     }
 };
 
+// Sixteen columns of a row of x as codes, and the scale of their block.
+struct SixteenCodes {
+    uint32_t word[4] = {};
+    float scale = 1.0f;
+
+    // All lanes of the row call it. from: the row, -1 if it is padding.
+    __device__ __forceinline__ SixteenCodes(const GatherInput& input, int32_t from, int32_t block,
+                                            int32_t column, bool packets) {
+        const bool exists = from >= 0 && column < input.n_columns;
+        if (input.scales) return take(input, from, block, exists ? column : -1);
+        SixteenColumns v;
+        if (exists) v.load(input, from * input.in.stride + column, packets);
+        const Fp8Scale of_row(v.largest());
+        scale = of_row.scale;
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            word[j] = of_row.word(v.at[4 * j], v.at[4 * j + 1], v.at[4 * j + 2], v.at[4 * j + 3]);
+    }
+
+  private:
+    // As the caller has them, at any address. column: -1 if the input has none there.
+    __device__ __forceinline__ void take(const GatherInput& input, int32_t from, int32_t block,
+                                         int32_t column) {
+        if (from >= 0) scale = input.scales[from * input.scale_stride + block];
+        if (column < 0) return;
+        const auto* at =
+            static_cast<const uint8_t*>(input.in.data) + from * input.in.stride + column;
+        if (reinterpret_cast<uintptr_t>(at) % 16 == 0) {
+            const uint4 words = load_global_16(at);
+            word[0] = words.x, word[1] = words.y, word[2] = words.z, word[3] = words.w;
+            return;
+        }
+#pragma unroll 1
+        for (int i = 0; i < 16; i++) word[i / 4] |= static_cast<uint32_t>(at[i]) << 8 * (i % 4);
+    }
+};
+
 // Copies with `n_warps` warps, of which this is number `warp`. The rows are used() ones of
 // `source`.
 template <class Source>
@@ -62,14 +99,8 @@ __device__ __forceinline__ void quantize_rows(const GatherInput& input, const So
         const auto block = static_cast<int32_t>(item / n_parts);
         const int32_t from = r < n_used ? source.source(r) : -1;
         const int32_t column = block * fp8_block_columns + 16 * q;
-        SixteenColumns v;
-        if (from >= 0 && column < input.n_columns)
-            v.load(input, from * input.in.stride + column, packets);
-        const Fp8Scale scale(v.largest());
-        uint32_t word[4];
-#pragma unroll
-        for (int j = 0; j < 4; j++)
-            word[j] = scale.word(v.at[4 * j], v.at[4 * j + 1], v.at[4 * j + 2], v.at[4 * j + 3]);
+        SixteenCodes codes(input, from, block, column, packets);
+        uint32_t(&word)[4] = codes.word;
         exchange(word[0], word[1], 1);
         exchange(word[2], word[3], 1);
         exchange(word[0], word[2], 2);
@@ -77,7 +108,7 @@ __device__ __forceinline__ void quantize_rows(const GatherInput& input, const So
         const int64_t row = int64_t{block} * out.capacity + r;
         *reinterpret_cast<uint4*>(out.blocks + row * fp8_block_columns + (q ^ (r & 7)) * 16) =
             make_uint4(word[0], word[1], word[2], word[3]);
-        if (q == 0) scales[row] = scale.scale;
+        if (q == 0) scales[row] = codes.scale;
     }
 }
 

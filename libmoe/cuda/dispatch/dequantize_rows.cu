@@ -1,0 +1,53 @@
+// Values of rows of E4M3 (run_dequantize_rows), for kernels that take x in 16 bits. A thread makes
+// 16 columns, which have one scale.
+#include "libmoe/cuda/dequant/e4m3.cuh"
+#include "libmoe/cuda/device/call.cuh"
+#include "libmoe/cuda/device/dependent_launch.cuh"
+#include "libmoe/cuda/device/element.cuh"
+#include "libmoe/cuda/dispatch/dispatch.hpp"
+#include "libmoe/cuda/fp8_blocks.hpp"
+#include "libmoe/cuda/runtime/launch.cuh"
+
+namespace moe::cuda {
+namespace {
+
+constexpr int n_threads = 128;
+constexpr int32_t columns_at_once = 16;
+
+__global__ void __launch_bounds__(n_threads)
+    dequantize_rows(Fp8Rows rows, int32_t n_columns, TokenCount tokens, uint4* to) {
+    begin_after_previous_kernel();
+    const int32_t of_row = n_columns / columns_at_once;
+    const int64_t n = int64_t{true_tokens(tokens)} * of_row;
+    const int64_t step = int64_t{gridDim.x} * n_threads;
+    for (int64_t i = int64_t{blockIdx.x} * n_threads + threadIdx.x; i < n; i += step) {
+        const int64_t row = i / of_row;
+        const auto column = static_cast<int32_t>(i % of_row) * columns_at_once;
+        const auto* codes = static_cast<const uint8_t*>(rows.data) + row * rows.stride + column;
+        const float scale = rows.scales[row * rows.scale_stride + column / fp8_block_columns];
+        uint32_t pairs[columns_at_once / 2];
+#pragma unroll
+        for (int j = 0; j < columns_at_once / 2; j++)
+            pairs[j] =
+                bf16_pair(scale * e4m3_value(codes[2 * j]), scale * e4m3_value(codes[2 * j + 1]));
+        to[2 * i] = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+        to[2 * i + 1] = make_uint4(pairs[4], pairs[5], pairs[6], pairs[7]);
+    }
+}
+
+}  // namespace
+
+void run_dequantize_rows(const DeviceFacts& device, const Fp8Rows& rows, int32_t n_columns,
+                         const TokenCount& tokens, void* to, cudaStream_t stream) {
+    const int64_t n = int64_t{tokens.n} * (n_columns / columns_at_once);
+    const int64_t blocks = (n + n_threads - 1) / n_threads;
+    const int64_t most = int64_t{device.n_sms} * 16;
+    launch("dequantize_rows", dequantize_rows, blocks < most ? blocks : most, n_threads, 0, stream,
+           rows, n_columns, tokens, static_cast<uint4*>(to));
+}
+
+void prepare_dequantize_rows() {
+    load("dequantize_rows", dequantize_rows);
+}
+
+}  // namespace moe::cuda
