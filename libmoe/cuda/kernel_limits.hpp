@@ -8,7 +8,7 @@
 
 namespace moe::cuda {
 
-// The sort in one block that also takes the caller's routing and lists tokens (sort_small.cu).
+// The sort in one launch that also takes the caller's routing and lists tokens (sort_small.cu).
 constexpr int64_t max_fused_sort_slots = 8192;
 constexpr int32_t max_fused_sort_experts = 512;
 // The sort in one block (sort.cu).

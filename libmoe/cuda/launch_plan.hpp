@@ -35,7 +35,7 @@ constexpr bool is_sm80_grouped(Family family) {
 enum class LogitsKernel : uint8_t { small_batch, library, tiled };
 // Selection of the experts: a thread block per token, or a warp.
 enum class SelectKernel : uint8_t { block, warp };
-// The sort of the slots by expert: one block that also lists tokens; one block; several runs, in
+// The sort of the slots by expert: one launch that also lists tokens; one block; several runs, in
 // two launches.
 enum class SortKernel : uint8_t { fused, block, runs };
 

@@ -55,7 +55,10 @@ struct SixteenCodes {
     __device__ __forceinline__ SixteenCodes(const GatherInput& input, int32_t from, int32_t block,
                                             int32_t column, bool packets) {
         const bool exists = from >= 0 && column < input.n_columns;
-        if (input.scales) return take(input, from, block, exists ? column : -1);
+        if (input.scales) {
+            take(input, from, block, exists ? column : -1);
+            return;
+        }
         SixteenColumns v;
         if (exists) v.load(input, from * input.in.stride + column, packets);
         const Fp8Scale of_row(v.largest());

@@ -50,7 +50,7 @@ struct Along {
     ArrangeAlong arrange;
 };
 
-// Ids as 32-bit words of int32 or int64, which are not checked otherwise.
+// Ids as 32-bit words of int32 or int64. Those out of range have no row; take_slots reports them.
 struct IdWords {
     const uint32_t* words;
     int32_t words_of_id;

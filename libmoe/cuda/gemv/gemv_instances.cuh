@@ -79,8 +79,8 @@ GemvKernels kernels_of_bits(PackedType type, CodebookMode codebook_mode) {
         GemvDequant<five, CodebookMode::shared_lanes>>(type, codebook_mode);
 }
 
-// With scales of one byte or float32. Together their instances take less room: a file is compressed
-// as one.
+// With scales of one byte or float32. Together their instances take fewer bytes of the library: a
+// file is compressed as one.
 template <class Pipeline>
 GemvKernels kbit_kernels(PackedType type, CodebookMode codebook_mode) {
     const GemvKernels of_bytes =
