@@ -2,7 +2,7 @@
 
     run.py PROGRAM [--jobs N] [--report FILE] [options of moe-gpu-test ...]
 
-Cases of a group, the first part of their names, share a process, or a few; most of their time is the
+Cases of a group, the first part of their names, share a process; most of their time is the
 reference's on the CPU. Prints the failures and a line for each group; 1 if a case failed.
 """
 import argparse
@@ -13,28 +13,18 @@ import subprocess
 import sys
 import tempfile
 
-# What takes longest comes first, in so many processes.
-FIRST = {"families": 6, "graph": 6, "large": 2, "format": 2, "grid": 2, "layer": 1, "models": 1, "triton": 1}
+# What takes longest comes first.
+FIRST = ("large", "families", "format", "layer", "models", "triton", "graph")
 
 
 def groups_of(program, options):
-    """The names of cases by group; those of a group in several processes take turns."""
     listed = subprocess.run([program, "--list", *options], capture_output=True, text=True, check=True)
-    groups = {}
-    for name in listed.stdout.split():
-        groups.setdefault(name.split("/")[0], []).append(name)
-    first = [group for group in FIRST if group in groups]
-    parts = {}
-    for group in first + sorted(groups.keys() - FIRST.keys()):
-        n = min(FIRST.get(group, 1), len(groups[group]))
-        for i in range(n):
-            parts[group if n == 1 else f"{group} {i + 1} of {n}"] = groups[group][i::n]
-    return parts
+    groups = dict.fromkeys(name.split("/")[0] for name in listed.stdout.split())
+    return sorted(groups, key=lambda group: FIRST.index(group) if group in FIRST else len(FIRST))
 
 
-def run_group(program, options, group, cases, report):
-    filters = [word for case in cases for word in ("--filter", case)]
-    command = [program, "--quiet", *filters, "--report", str(report), *options]
+def run_group(program, options, group, report):
+    command = [program, "--quiet", "--filter", f"{group}/*", "--report", str(report), *options]
     done = subprocess.run(command, capture_output=True, text=True)
     lines = (done.stdout + done.stderr).strip().split("\n")
     print("".join(f"{line}\n" for line in lines[:-1]) + f"{group}: {lines[-1]}", flush=True)
@@ -61,7 +51,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         reports = [pathlib.Path(folder) / f"{group}.json" for group in groups]
         with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-            run = lambda group, report: run_group(arguments.program, options, group, groups[group], report)
+            run = lambda group, report: run_group(arguments.program, options, group, report)
             good = list(pool.map(run, groups, reports))
         if arguments.report and all(report.is_file() for report in reports):
             write_merged(reports, "smoke" if "--smoke" in options else "full", arguments.report)
