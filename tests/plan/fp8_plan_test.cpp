@@ -105,5 +105,39 @@ TEST(Fp8Plan, OthersTakeTheValuesAsGiven) {
               &reasons::scale_grid);
 }
 
+// Kernels read the values of E4M3 x as bfloat16, or its codes.
+TEST(Fp8Plan, E4m3XHasTheKernelsOfBf16) {
+    const test::FakeLayer layer = layer_of("fp8_128x128");
+    const auto of_bf16 = cuda_plan(test::h200(), layer);
+    moe_test::Plan plan = test::cpu_plan(layer);
+    plan->quantizes_to_fp8 = true;
+    plan->x_type = MOE_TYPE_F8_E4M3;
+    plan = test::moved_to(test::h200(), std::move(plan));
+    EXPECT_TRUE(plan->cuda.x_is_fp8);
+    EXPECT_EQ(plan->cuda.x_type, MOE_TYPE_BF16);
+    EXPECT_FALSE(of_bf16->cuda.x_is_fp8);
+    for (const moe_stage stage : all_stages)
+        for (const int64_t n : {int64_t{1}, INT64_MAX})
+            EXPECT_EQ(test::chosen_kernel(plan, stage, n), test::chosen_kernel(of_bf16, stage, n));
+    EXPECT_GT(plan->workspace_need(512).device_bytes, of_bf16->workspace_need(512).device_bytes);
+}
+
+TEST(Fp8Plan, TheCpuRefusesE4m3X) {
+    const test::FakeLayer layer = layer_of("bf16");
+    moe_format bf16 = test::format_named("bf16").format;
+    bf16.struct_size = sizeof bf16;
+    const std::vector<const moe_format*> formats(MOE_ROLE_COUNT, &bf16);
+    auto desc = moe_test::sized<moe_plan_desc>();
+    desc.layer = &layer.desc;
+    desc.x_type = MOE_TYPE_F8_E4M3;
+    desc.out_type = MOE_TYPE_BF16;
+    desc.formats = formats.data();
+    desc.n_formats = MOE_ROLE_COUNT;
+    desc.max_tokens = 4;
+    desc.device = MOE_DEVICE_CPU;
+    moe_plan* plan = nullptr;
+    EXPECT_MOE_ERROR(moe_plan_create(nullptr, &desc, &plan), MOE_ERROR_UNSUPPORTED, "F8_E4M3");
+}
+
 }  // namespace
 }  // namespace moe
