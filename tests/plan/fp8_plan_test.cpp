@@ -119,7 +119,6 @@ TEST(Fp8Plan, E4m3XHasTheKernelsOfBf16) {
     for (const moe_stage stage : all_stages)
         for (const int64_t n : {int64_t{1}, INT64_MAX})
             EXPECT_EQ(test::chosen_kernel(plan, stage, n), test::chosen_kernel(of_bf16, stage, n));
-    EXPECT_GT(plan->workspace_need(512).device_bytes, of_bf16->workspace_need(512).device_bytes);
 }
 
 TEST(Fp8Plan, TheCpuRefusesE4m3X) {
