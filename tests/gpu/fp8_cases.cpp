@@ -454,6 +454,19 @@ void add_x_codes(CaseList& list) {
                              if (quantizes) spec.subject = ask_for_e4m3;
                              check_x_codes(context, spec, quantizes);
                          });
+    for (const bool quantizes : {false, true})
+        add_case(list, quantizes ? "fp8/x_codes/chunks/fp8" : "fp8/x_codes/chunks", Extent::smoke,
+                 [=](Context& context) {
+                     PairSpec spec = spec_of(plain_layer(384, 256, 8, 3), 400);
+                     spec.numbers = bf16;
+                     spec.subject = [=](moe_plan_desc& plan) {
+                         if (quantizes) ask_for_e4m3(plan);
+                         plan.max_workspace_bytes = 2 << 20;
+                     };
+                     const Twins twins(context, spec);
+                     context.expect(twins.codes.subject.chunk_tokens() < 400, "one chunk");
+                     twins.check(twins.codes.routed_call(400), "several chunks", !quantizes);
+                 });
     // Codes that quantization would not find.
     for (const auto& [hidden, intermediate] : {Shape{256, 256}, {192, 320}, {1024, 96}})
         add_case(list, text("fp8/x_codes/rule_h%d_i%d", hidden, intermediate), Extent::smoke,

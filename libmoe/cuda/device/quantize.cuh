@@ -1,8 +1,10 @@
 // Quantization of activations to E4M3 with a scale for 128 columns, the rule of
-// MOE_ACTIVATION_QUANTIZATION_FP8 in moe.h.
+// MOE_ACTIVATION_QUANTIZATION_FP8 in moe.h; and codes that a caller has quantized.
 #pragma once
 
 #include <cstdint>
+
+#include "libmoe/cuda/device/memory.cuh"
 
 namespace moe::cuda {
 
@@ -36,5 +38,14 @@ struct Fp8Scale {
 #endif
     }
 };
+
+// Sixteen codes at any address, the first in the lowest byte.
+__device__ __forceinline__ uint4 load_16_codes(const uint8_t* codes) {
+    if (reinterpret_cast<uintptr_t>(codes) % 16 == 0) return load_global_16(codes);
+    uint32_t word[4] = {};
+#pragma unroll 1
+    for (int i = 0; i < 16; i++) word[i / 4] |= static_cast<uint32_t>(codes[i]) << 8 * (i % 4);
+    return make_uint4(word[0], word[1], word[2], word[3]);
+}
 
 }  // namespace moe::cuda

@@ -4,6 +4,7 @@
 #include "libmoe/cuda/device/call.cuh"
 #include "libmoe/cuda/device/dependent_launch.cuh"
 #include "libmoe/cuda/device/element.cuh"
+#include "libmoe/cuda/device/quantize.cuh"
 #include "libmoe/cuda/dispatch/dispatch.hpp"
 #include "libmoe/cuda/fp8_blocks.hpp"
 #include "libmoe/cuda/runtime/launch.cuh"
@@ -23,13 +24,15 @@ __global__ void __launch_bounds__(n_threads)
     for (int64_t i = int64_t{blockIdx.x} * n_threads + threadIdx.x; i < n; i += step) {
         const int64_t row = i / of_row;
         const auto column = static_cast<int32_t>(i % of_row) * columns_at_once;
-        const auto* codes = static_cast<const uint8_t*>(rows.data) + row * rows.stride + column;
+        const auto* data = static_cast<const uint8_t*>(rows.data);
+        const uint4 words = load_16_codes(data + row * rows.stride + column);
         const float scale = rows.scales[row * rows.scale_stride + column / fp8_block_columns];
         uint32_t pairs[columns_at_once / 2];
 #pragma unroll
-        for (int j = 0; j < columns_at_once / 2; j++)
-            pairs[j] =
-                bf16_pair(scale * e4m3_value(codes[2 * j]), scale * e4m3_value(codes[2 * j + 1]));
+        for (int j = 0; j < columns_at_once / 2; j++) {
+            const FloatPair pair = e4m3_pair(word_of(words, j / 2) >> 16 * (j % 2));
+            pairs[j] = bf16_pair(scale * pair.low, scale * pair.high);
+        }
         to[2 * i] = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
         to[2 * i + 1] = make_uint4(pairs[4], pairs[5], pairs[6], pairs[7]);
     }

@@ -69,20 +69,14 @@ struct SixteenCodes {
     }
 
   private:
-    // As the caller has them, at any address. column: -1 if the input has none there.
+    // Takes the caller's. column: -1 if the input has none there.
     __device__ __forceinline__ void take(const GatherInput& input, int32_t from, int32_t block,
                                          int32_t column) {
         if (from >= 0) scale = input.scales[from * input.scale_stride + block];
         if (column < 0) return;
-        const auto* at =
-            static_cast<const uint8_t*>(input.in.data) + from * input.in.stride + column;
-        if (reinterpret_cast<uintptr_t>(at) % 16 == 0) {
-            const uint4 words = load_global_16(at);
-            word[0] = words.x, word[1] = words.y, word[2] = words.z, word[3] = words.w;
-            return;
-        }
-#pragma unroll 1
-        for (int i = 0; i < 16; i++) word[i / 4] |= static_cast<uint32_t>(at[i]) << 8 * (i % 4);
+        const auto* data = static_cast<const uint8_t*>(input.in.data);
+        const uint4 words = load_16_codes(data + from * input.in.stride + column);
+        word[0] = words.x, word[1] = words.y, word[2] = words.z, word[3] = words.w;
     }
 };
 
