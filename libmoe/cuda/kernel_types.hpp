@@ -44,6 +44,11 @@ inline constexpr PackedType fp8_grouped_types[] = {PackedType::e4m3, PackedType:
                                                    PackedType::grid_4, PackedType::nvfp4,
                                                    PackedType::mxfp4};
 
+// The types of most files, for which the portable grouped GEMM has kernels for middle tiles.
+inline constexpr PackedType sm80_middle_kinds[] = {PackedType::nvfp4, PackedType::mxfp4,
+                                                   PackedType::q4_k,  PackedType::q6_k,
+                                                   PackedType::e4m3,  PackedType::grid_4};
+
 // Types whose gemv kernels multiply bfloat16 operands; the others have operands that hold float16
 // values as they are.
 constexpr bool gemv_has_bf16_operands(PackedType type) {
@@ -69,6 +74,18 @@ constexpr bool grouped_in_f16_supports(PackedType type) {
     for (const PackedType one : grouped_in_f16_types)
         if (one == kind_of(type)) return true;
     return false;
+}
+
+constexpr bool is_sm80_middle_kind(PackedType kind) {
+    for (const PackedType one : sm80_middle_kinds)
+        if (one == kind) return true;
+    return false;
+}
+
+// Of integers those whose groups are whole blocks of 64 columns.
+inline bool sm80_has_middle(PackedType type) {
+    return is_sm80_middle_kind(kind_of(type)) &&
+           (!is_grid(type) || grid_records_of(type, 64).are_whole);
 }
 
 constexpr bool fp8_grouped_supports(PackedType type) {

@@ -2,6 +2,7 @@
 // of tokens and launches; nothing below decides again. Plain data, without the CUDA runtime.
 #pragma once
 
+#include <algorithm>
 #include <memory_resource>
 #include <vector>
 
@@ -39,8 +40,9 @@ enum class SelectKernel : uint8_t { block, warp };
 // two launches.
 enum class SortKernel : uint8_t { fused, block, runs };
 
-// The tiles of a grouped GEMM: one of the two, or, of Hopper's, both in two launches.
-enum class TileWidths : uint8_t { narrow, wide, both };
+// The tiles of a grouped GEMM: of Hopper's narrow, wide, or both in two launches; of the portable
+// one narrow, middle or wide.
+enum class TileWidths : uint8_t { narrow, middle, wide, both };
 
 // Rows of Hopper's narrow tiles.
 constexpr int32_t max_narrow_rows = 48;
@@ -51,13 +53,18 @@ struct MlpTiles {
     TileWidths down = TileWidths::narrow;
 
     bool are_narrow() const { return gate_up == TileWidths::narrow && down == TileWidths::narrow; }
+    bool are_some_wide() const { return std::max(gate_up, down) >= TileWidths::wide; }
     bool has_wide_alone() const { return gate_up == TileWidths::wide || down == TileWidths::wide; }
     bool operator==(const MlpTiles&) const = default;
 };
 
-// Are the weights of gate and up, and those of down, of 16 bits?
-struct SixteenBits {
-    bool gate_up, down;
+// What the tiles of a GEMM depend on besides the rows of its experts.
+struct GemmTraits {
+    bool is_16_bit = false;    // weights
+    bool has_middle = false;   // the portable kernel for middle tiles is there, and has enough work
+};
+struct MlpTraits {
+    GemmTraits gate_up, down;
 };
 
 // Chooses the tiles of a grouped GEMM by the rows that an expert has on average. Of Hopper's,
@@ -65,36 +72,47 @@ struct SixteenBits {
 // because weights that are dequantized cost wide tiles more, and more warps do it for narrow ones;
 // with weights of 16 bits wide tiles alone take no longer.
 struct TileChoice {
-    double max_portable_narrow;           // beyond, the portable tiles are wide
+    double max_portable_narrow;           // beyond, the portable tiles are middle, where there are
+    double max_portable_middle;           // beyond, they are wide
+    int32_t least_middle_items_of_sm;     // work items; with fewer, middle tiles leave SMs idle
     double max_all_narrow, min_all_wide;  // of Hopper's
     double max_fp8_narrow;                // beyond, those of E4M3 are wide
 
-    MlpTiles of(Family family, SixteenBits is_16_bit, int64_t most_rows,
+    MlpTiles of(Family family, const MlpTraits& traits, int64_t most_rows,
                 double average_rows) const {
         const auto all = [](TileWidths widths) { return MlpTiles{widths, widths}; };
         if (family == Family::grouped_fp8)
             return all(average_rows > max_fp8_narrow ? TileWidths::wide : TileWidths::narrow);
-        if (!is_grouped(family))
-            return all(is_sm80_grouped(family) && average_rows > max_portable_narrow
-                           ? TileWidths::wide
-                           : TileWidths::narrow);
+        if (is_sm80_grouped(family)) {
+            if (average_rows > max_portable_middle) return all(TileWidths::wide);
+            const auto one = [&](const GemmTraits& gemm) {
+                return average_rows > max_portable_narrow && gemm.has_middle ? TileWidths::middle
+                                                                             : TileWidths::narrow;
+            };
+            return {one(traits.gate_up), one(traits.down)};
+        }
+        if (!is_grouped(family)) return all(TileWidths::narrow);
         if (most_rows <= max_narrow_rows || average_rows <= max_all_narrow)
             return all(TileWidths::narrow);
         if (average_rows >= min_all_wide) return all(TileWidths::wide);
-        return {is_16_bit.gate_up ? TileWidths::wide : TileWidths::both,
-                is_16_bit.down ? TileWidths::wide : TileWidths::both};
+        const auto one = [](const GemmTraits& gemm) {
+            return gemm.is_16_bit ? TileWidths::wide : TileWidths::both;
+        };
+        return {one(traits.gate_up), one(traits.down)};
     }
     // A dense matrix is one expert with all rows.
     TileWidths of_dense(Family family, int64_t n_rows) const {
-        return of(family, {true, true}, n_rows, static_cast<double>(n_rows)).gate_up;
+        const MlpTraits traits{{.is_16_bit = true}, {.is_16_bit = true}};
+        return of(family, traits, n_rows, static_cast<double>(n_rows)).gate_up;
     }
 };
 
 // Names of the kernels of one GEMM. The grouped GEMMs have one for wide tiles and one for narrow
-// tiles; other families have the first alone.
+// tiles, the portable one also one for middle tiles; other families have the first alone.
 struct GemmNames {
     KernelName wide;
     KernelName narrow;
+    KernelName middle;
 };
 
 // Decisions for chunks of up to max_tokens tokens, from the range before on.

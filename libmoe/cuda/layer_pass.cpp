@@ -41,8 +41,9 @@ void LayerPass::take_pre_activation_family() {
 }
 
 MlpTiles LayerPass::tiles_of_rows(int32_t n_rows, int32_t n_experts) const {
-    return setup_.launch->tiles.of(family_, sixteen_bits(setup_), n_rows,
-                                   static_cast<double>(n_rows) / n_experts);
+    const TileChoice& tiles = setup_.launch->tiles;
+    return tiles.of(family_, mlp_traits(setup_, tiles), n_rows,
+                    static_cast<double>(n_rows) / n_experts);
 }
 
 TileRule LayerPass::dense_tiles() const {

@@ -110,7 +110,7 @@ TileRule tiles_of(Family family, const MlpTiles& tiles) {
         case Family::grouped_fp8:
             return tiles.are_narrow() ? fp8_narrow_tiles : fp8_tiles;
         default:
-            return tiles.are_narrow() ? sm80_narrow_tiles : sm80_wide_tiles;
+            return tiles.are_some_wide() ? sm80_wide_tiles : sm80_narrow_tiles;
     }
 }
 

@@ -1,9 +1,12 @@
 // Setup: the part of a plan that the CUDA backend reads.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 
+#include "libmoe/cuda/kernel_types.hpp"
 #include "libmoe/cuda/launch_plan.hpp"
 #include "libmoe/cuda/router/logits_library.hpp"
 #include "libmoe/cuda/rows.hpp"
@@ -58,13 +61,29 @@ inline moe_type y_type(const Setup& setup, int64_t n_slots) {
     return is_large ? MOE_TYPE_BF16 : MOE_TYPE_F32;
 }
 
-// The answer for the weights of the routed experts.
-inline SixteenBits sixteen_bits(const Setup& setup) {
-    const auto are = [&](moe_role role) {
-        const PackedType type = setup.packed_types[role];
-        return type == PackedType::none || type == PackedType::bf16 || type == PackedType::f16;
+// Of the portable grouped GEMM: every expert has at least one for 128 weight rows of a matrix.
+inline int64_t least_work_items(const Setup& setup) {
+    const int64_t features =
+        (setup.layer->activation.gated ? 2 : 1) * setup.slice->intermediate_count;
+    const int64_t rows = std::min<int64_t>(features, setup.layer->expert_width());
+    return (rows + 127) / 128 * setup.slice->n_local;
+}
+
+// Of the routed experts.
+inline MlpTraits mlp_traits(const Setup& setup, const TileChoice& tiles) {
+    const int64_t least = int64_t{tiles.least_middle_items_of_sm} * setup.device.n_sms;
+    const bool has_work = least_work_items(setup) >= least;
+    const auto traits = [&](std::initializer_list<moe_role> roles) {
+        GemmTraits gemm{true, has_work};
+        for (const moe_role role : roles) {
+            const PackedType type = setup.packed_types[role];
+            if (type == PackedType::none) continue;
+            gemm.is_16_bit &= type == PackedType::bf16 || type == PackedType::f16;
+            gemm.has_middle &= sm80_has_middle(type);
+        }
+        return gemm;
     };
-    return {are(MOE_ROLE_GATE) && are(MOE_ROLE_UP), are(MOE_ROLE_DOWN)};
+    return {traits({MOE_ROLE_GATE, MOE_ROLE_UP}), traits({MOE_ROLE_DOWN})};
 }
 
 // Rows of the experts of a chunk of n_tokens tokens, every expert padded; with a row of every token

@@ -46,6 +46,8 @@ const char* tiles_name(TileWidths widths) {
     switch (widths) {
         case TileWidths::narrow:
             return "narrow";
+        case TileWidths::middle:
+            return "middle";
         case TileWidths::wide:
             return "wide";
         default:
@@ -62,9 +64,11 @@ std::string tiles_text(const cuda::MlpTiles& tiles) {
 std::vector<const char*> gemm_kernels(const moe_plan& plan, const LaunchRange& range) {
     std::vector<const char*> kernels;
     const auto add = [&](const cuda::GemmNames& names, TileWidths tiles) {
-        const bool has_narrow = !names.narrow.empty();
-        if (!has_narrow || tiles != TileWidths::narrow) kernels.push_back(names.wide.c_str());
-        if (has_narrow && tiles != TileWidths::wide) kernels.push_back(names.narrow.c_str());
+        if (names.narrow.empty()) return kernels.push_back(names.wide.c_str());
+        if (tiles >= TileWidths::wide) kernels.push_back(names.wide.c_str());
+        if (tiles == TileWidths::narrow || tiles == TileWidths::both)
+            kernels.push_back(names.narrow.c_str());
+        if (tiles == TileWidths::middle) kernels.push_back(names.middle.c_str());
     };
     add(plan.launch_plan().gate_up, range.tiles.gate_up);
     add(plan.launch_plan().down, range.tiles.down);
@@ -79,8 +83,8 @@ void write_range(JsonWriter& json, const moe_plan& plan, int64_t first, const La
         json.member("select", select_name(range.select));
         json.member("sort", sort_name(range.sort));
         json.member("indexes_rows", range.indexes_rows);
-        json.member("wide_tiles", !range.tiles.are_narrow());
-        json.member("dense_wide_tiles", range.dense_tiles != TileWidths::narrow);
+        json.member("wide_tiles", range.tiles.are_some_wide());
+        json.member("dense_wide_tiles", range.dense_tiles >= TileWidths::wide);
         json.member("gate_in_combine", range.gate_in_combine);
         json.member("y_type", type_name(range.y_type));
         json.array("kernels", [&] {

@@ -112,9 +112,11 @@ void fill_gemv(const moe_plan& plan, cuda::LaunchPlan& launch) {
 // --- names of the other families
 
 GemmNames names_of(const KernelName& name, Family family) {
-    if (!cuda::is_grouped(family) && !cuda::is_sm80_grouped(family)) return {name, {}};
-    return {kernel_name({name.view(), {}, {}}, {}, {}, "wide"),
-            kernel_name({name.view(), {}, {}}, {}, {}, "narrow")};
+    if (!cuda::is_grouped(family) && !cuda::is_sm80_grouped(family)) return {name, {}, {}};
+    const auto of = [&](const char* tiles) {
+        return kernel_name({name.view(), {}, {}}, {}, {}, tiles);
+    };
+    return {of("wide"), of("narrow"), of("middle")};
 }
 
 // The linear kernel of the family, which is also that of down.
@@ -159,7 +161,7 @@ class Decisions {
         range.sort = sort(n_tokens);
         range.dispatch_sort = cuda::dispatch_sort_kernel(n_tokens * layer().top_k);
         range.indexes_rows = indexes_rows();
-        range.tiles = tiles.of(setup_.experts, cuda::sixteen_bits(setup_), n_tokens,
+        range.tiles = tiles.of(setup_.experts, cuda::mlp_traits(setup_, tiles), n_tokens,
                                rows_of_expert(n_tokens));
         if (layer().shared_intermediate || layer().latent)
             range.dense_tiles = tiles.of_dense(setup_.finish, n_tokens);

@@ -13,7 +13,7 @@ constexpr int32_t sm90_smem = 233472;
 constexpr int32_t smem_per_block = 1024;
 constexpr int32_t sm90_max_smem = sm90_smem - smem_per_block;
 
-constexpr GroupedTuning sm90_grouped{4096, int64_t{1} << 22, {48.0, 10.0, 256.0, 40.0}};
+constexpr GroupedTuning sm90_grouped{4096, int64_t{1} << 22, {26.0, 48.0, 6, 10.0, 256.0, 40.0}};
 constexpr RouterTuning usual_router{32, 4, 64};
 
 constexpr GemvTuning sm90_gemv{32768,

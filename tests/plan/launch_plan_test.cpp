@@ -165,8 +165,9 @@ TEST(LaunchRanges, OnSm80AndSm86ThePortableKernelsReadRowsByIndex) {
         expect_changes_after(plan, 32, "logits", has_small_logits);
         expect_changes_after(plan, 4 * device.facts.n_sms, "selection", has_block_select);
         for (const LaunchRange& range : plan->launch_plan().ranges) {
-            const bool is_wide = range.max_tokens > 48 * 128 / 8;
-            const auto widths = is_wide ? cuda::TileWidths::wide : cuda::TileWidths::narrow;
+            const auto widths = range.max_tokens > 48 * 16   ? cuda::TileWidths::wide
+                                : range.max_tokens > 26 * 16 ? cuda::TileWidths::middle
+                                                             : cuda::TileWidths::narrow;
             EXPECT_EQ(range.tiles, (cuda::MlpTiles{widths, widths})) << device.name;
             EXPECT_FALSE(range.indexes_rows) << device.name;
         }
@@ -207,6 +208,26 @@ TEST(LaunchRanges, OfABatchInvariantPlanDoNotChangeResults) {
         EXPECT_EQ(range.y_type, MOE_TYPE_F32);
     }
     EXPECT_EQ(plan->launch_plan().experts_gemv.max_tokens, 0);
+}
+
+// Middle tiles are for layers with many work items, and for types that have kernels for them, matrix
+// by matrix.
+TEST(LaunchRanges, MiddleTilesWantKernelsAndWork) {
+    using cuda::TileWidths;
+    const auto tiles_at_512 = [](const FakeLayer& layer) {
+        return cuda_plan(sm80(), layer)->launch_plan().range(512).tiles;
+    };
+    constexpr TileWidths middle = TileWidths::middle, narrow = TileWidths::narrow;
+    EXPECT_EQ(tiles_at_512(qwen3_30b("q4_k")), (cuda::MlpTiles{middle, middle}));
+    EXPECT_EQ(tiles_at_512(qwen3_30b("q3_k")), (cuda::MlpTiles{narrow, narrow}));
+    FakeLayer mixed = qwen3_30b("q4_k");
+    mixed.others[MOE_ROLE_DOWN] = "q8_0";
+    EXPECT_EQ(tiles_at_512(mixed), (cuda::MlpTiles{middle, narrow}));
+    EXPECT_NE(launches_text(*cuda_plan(sm80(), mixed)).find("tiles middle, of down narrow"),
+              std::string::npos);
+    // Two work items for each of 128 experts.
+    EXPECT_EQ(tiles_at_512({test::plain_layer(2048, 96, 128, 8), "nvfp4"}),
+              (cuda::MlpTiles{narrow, narrow}));
 }
 
 // Integers of 5 bits have no grouped GEMM of Hopper's. Their experts have 3 rows on average at 48

@@ -69,6 +69,7 @@ TEST(PortableTiles, TwoStagesFitEveryArchitecture) {
                 // The sizes are those of sm_86, 89 and 120, then sm_80, then sm_90 and 100.
                 for (const int32_t kilobytes : {99, 163, 227}) {
                     expect_stages<kind, Sm80Narrow>(kilobytes * 1024);
+                    expect_stages<kind, Sm80Middle>(kilobytes * 1024);
                     expect_stages<kind, Sm80NarrowByValue>(kilobytes * 1024);
                     expect_stages<kind, Sm80Wide>(kilobytes * 1024);
                     expect_stages<kind, Sm80Wide16>(kilobytes * 1024);

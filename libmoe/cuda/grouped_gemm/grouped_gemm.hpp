@@ -1,8 +1,8 @@
 // The grouped GEMMs: gate_up or down of the experts, or a dense matrix, for many tokens. There are
 // three. Hopper's, on wgmma: wide tiles take experts with many rows; narrow tiles run beside them
 // and take the others, or everything in a small call. The portable one, on mma.sync: any packed
-// type, rows of any type by index, every GPU; its tiles are wide or narrow by the rows that an
-// expert has on average. Inputs of a matrix with a table of columns come gathered
+// type, rows of any type by index, every GPU; its tiles are wide, middle or narrow by the rows that
+// an expert has on average. Inputs of a matrix with a table of columns come gathered
 // (gather_columns.hpp). Hopper's of E4M3, for plans that quantize activations to it.
 //
 // Hopper's: weights come from registers in packed order, tokens from shared memory. The input and,
@@ -19,11 +19,11 @@ namespace moe::cuda {
 
 constexpr TileRule grouped_tiles{256, 8, max_narrow_rows};
 constexpr TileRule grouped_narrow_tiles{max_narrow_rows, 8, INT32_MAX};  // where all are narrow
-constexpr TileRule fp8_tiles{256, 8, INT32_MAX};
+constexpr TileRule fp8_tiles{256, 64, INT32_MAX};  // kernels are made for 64, 128, 192 and 256 rows
 constexpr TileRule fp8_narrow_tiles{48, 8, INT32_MAX};
 // The portable one takes full tiles, then one with the rest.
 constexpr TileRule sm80_wide_tiles{128, 128, INT32_MAX};
-constexpr TileRule sm80_narrow_tiles{64, 64, INT32_MAX};
+constexpr TileRule sm80_narrow_tiles{64, 64, INT32_MAX};  // and middle ones
 
 // The gate's values before the activation, where the gate had a launch of its own: row r begins at
 // values + stride * r. The activation of up is then act(gate, up).

@@ -5,6 +5,7 @@
 #include "libmoe/cuda/grouped_gemm/grouped_gemm.hpp"
 #include "libmoe/cuda/grouped_gemm/sm80_call.cuh"
 #include "libmoe/cuda/grouped_gemm/sm80_instances.hpp"
+#include "libmoe/cuda/kernel_types.hpp"
 #include "libmoe/cuda/runtime/check.hpp"
 #include "libmoe/cuda/runtime/early_start.hpp"
 #include "libmoe/cuda/runtime/launch.hpp"
@@ -90,8 +91,12 @@ void load(const DeviceFacts& device, const Sm80Kernel& kernel, PackedType type) 
 }  // namespace
 
 bool has_sm80_grouped_gemm_instances(PackedType type) {
-    return kernels_of(type, Operand::bf16).narrow.function &&
-           kernels_of(type, Operand::f16).narrow.function;
+    const Sm80Kernels in_bf16 = kernels_of(type, Operand::bf16);
+    const Sm80Kernels in_f16 = kernels_of(type, Operand::f16);
+    const bool has_middle = sm80_has_middle(type);
+    return in_bf16.narrow.function && in_f16.narrow.function &&
+           (in_bf16.middle.function != nullptr) == has_middle &&
+           (in_f16.middle.function != nullptr) == has_middle;
 }
 
 void prepare_sm80_grouped_gemm(const DeviceFacts& device, PackedType type, moe_type operand) {
@@ -100,16 +105,24 @@ void prepare_sm80_grouped_gemm(const DeviceFacts& device, PackedType type, moe_t
     if (!kernels.wide.function) return;  // a role that the layer lacks
     load(device, kernels.wide, type);
     load(device, kernels.narrow, type);
+    if (kernels.middle.function) load(device, kernels.middle, type);
 }
 
 void run_sm80_grouped_gemm(const DeviceFacts& device, const GemmArgs& gemm, const GemmNames& names,
                            TileWidths tiles, moe_type operand, cudaStream_t stream) {
     if (gemm.max_tiles == 0 || gemm.weights.n_tiles == 0) return;
     const Sm80Kernels kernels = kernels_of(gemm.weights.type, operand_of(operand));
-    if (tiles == TileWidths::narrow)
-        launch_grouped(device, gemm, kernels.narrow, names.narrow, operand, stream);
-    else
-        launch_grouped(device, gemm, kernels.wide, names.wide, operand, stream);
+    const auto launch = [&](const Sm80Kernel& kernel, const KernelName& name) {
+        launch_grouped(device, gemm, kernel, name, operand, stream);
+    };
+    switch (tiles) {
+        case TileWidths::narrow:
+            return launch(kernels.narrow, names.narrow);
+        case TileWidths::middle:
+            return launch(kernels.middle, names.middle);
+        default:
+            return launch(kernels.wide, names.wide);
+    }
 }
 
 }  // namespace moe::cuda

@@ -25,6 +25,7 @@
 #include "libmoe/cuda/grouped_gemm/sm80_few_rows.cuh"
 #include "libmoe/cuda/grouped_gemm/sm80_instances.hpp"
 #include "libmoe/cuda/grouped_gemm/sm80_mainloop.cuh"
+#include "libmoe/cuda/kernel_types.hpp"
 
 namespace moe::cuda {
 
@@ -113,13 +114,21 @@ Sm80Kernel sm80_kernel_of() {
             &sm80_config<kind, Shape>};
 }
 
+template <PackedType kind, Operand operand, Sm80Form form>
+Sm80Kernel sm80_middle_of() {
+    if constexpr (is_sm80_middle_kind(kind) &&
+                  (form == Sm80Form::levels || !sm80_takes_levels<kind>))
+        return sm80_kernel_of<kind, operand, form, Sm80Middle>();
+    return {};
+}
+
 // The kernels of a type: square warp tiles for 16-bit weights.
 template <PackedType kind, Operand operand, Sm80Form form>
 Sm80Kernels sm80_kernels_of() {
     using Wide = std::conditional_t<code_bits(kind) == 16, Sm80Wide16, Sm80Wide>;
     using Narrow = std::conditional_t<sm80_is_by_value<kind>, Sm80NarrowByValue, Sm80Narrow>;
     return {sm80_kernel_of<kind, operand, form, Wide>(),
-            sm80_kernel_of<kind, operand, form, Narrow>()};
+            sm80_kernel_of<kind, operand, form, Narrow>(), sm80_middle_of<kind, operand, form>()};
 }
 template <PackedType kind, Operand operand>
 Sm80Kernels sm80_kernels_of(PackedType type) {

@@ -1,4 +1,4 @@
-// The kernels of the portable grouped GEMM, a pair per packed type and type of operands. They are
+// The kernels of the portable grouped GEMM, two or three per packed type and type of operands. They are
 // spread over translation files by the cost of compiling them.
 #pragma once
 
@@ -14,9 +14,9 @@ struct Sm80Kernel {
     Sm80Config (*config)(const DeviceFacts& device, PackedType type, int32_t static_bytes);
 };
 
-// A null function: the type is in another file.
+// Null functions: the type is in another file, or has no kernel for middle tiles.
 struct Sm80Kernels {
-    Sm80Kernel wide, narrow;
+    Sm80Kernel wide, narrow, middle;
 };
 
 Sm80Kernels sm80_grouped_16bit(PackedType type, Operand operand);

@@ -8,6 +8,9 @@
 //                 no arithmetic, and a square tile reads shared memory least
 //   Sm80Narrow    64 rows; a warp has 16 weight rows, and 16 warps of an SM wait for memory
 //                 together. Tiles of few rows have pipelines by warp (sm80_few_rows.cuh).
+//   Sm80Middle    64 rows; a warp has 32 weight rows, so that it reads tokens from shared memory
+//                 half as often, and an SM three thread blocks. For many work items of some 30
+//                 rows, of the types of most files (kernel_types.hpp)
 //
 // Inputs: packed type, sizes of the matrix, and the shared memory of a device. Host and device.
 #pragma once
@@ -55,6 +58,18 @@ struct Sm80Narrow {
     static constexpr int min_stages = 2;
 };
 
+struct Sm80Middle {
+    static constexpr int warps_m = 4, warps_n = 1;
+    static constexpr int m_tiles = 2;
+    static constexpr int max_rows = 64;
+    static constexpr int widths = 3;
+    static constexpr int max_k_blocks = 2;
+    static constexpr int ahead = 0;
+    static constexpr int blocks_per_sm = 3;
+    static constexpr int few_rows = 0;
+    static constexpr int min_stages = 2;
+};
+
 // Types that are dequantized value by value with any operands. That takes so much time, and code,
 // that loops for more widths or for two blocks at once are not worth their bytes.
 template <PackedType kind>
@@ -88,9 +103,8 @@ constexpr int sm80_few_k_blocks = code_bits(kind) == 16                        ?
                                                                                : 4;
 template <PackedType kind, class Shape, int width>
 constexpr int sm80_k_blocks = [] {
-    if (Shape::max_k_blocks == 1) return 1;
-    const int of_few = sm80_few_k_blocks<kind>;
-    return width > 0 ? std::min(of_few, Shape::max_k_blocks / 2) : of_few;
+    const int most = width > 0 ? std::min(Shape::max_k_blocks, 2) : Shape::max_k_blocks;
+    return std::min(sm80_few_k_blocks<kind>, most);
 }();
 
 // Bytes from one block's codes to the next in a stage: scales lie between them, but superblock
