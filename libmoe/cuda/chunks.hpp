@@ -55,6 +55,14 @@ Fp8Rows fp8_rows(const Args& args, int32_t n_columns, int64_t first) {
             args.x_scale_row_stride, n_columns};
 }
 
+// x of a chunk's tokens; of E4M3 x the values, which make_values makes.
+template <class Args>
+DeviceRows rows_of_tokens(LayerPass& p, const Setup& setup, const Args& args, int32_t n_columns,
+                          int64_t first) {
+    if (setup.x_is_fp8) return p.values(fp8_rows(args, n_columns, first));
+    return rows_from(dense_rows(args.x, setup.x_type, args.x_row_stride), first);
+}
+
 // A call keeps these of every row of a chunk.
 struct RowsKept {
     bool pre_activations;  // in the wide buffer

@@ -116,9 +116,7 @@ void experts_chunk_of_tokens(LayerPass& p, const Call& call, const moe_experts_a
                              int64_t first) {
     const Setup& setup = call.setup;
     const Layer& layer = *setup.layer;
-    const DeviceRows x =
-        setup.x_is_fp8 ? p.values(fp8_rows(args, x_columns(call, args), first))
-                       : rows_from(dense_rows(args.x, setup.x_type, args.x_row_stride), first);
+    const DeviceRows x = rows_of_tokens(p, setup, args, x_columns(call, args), first);
     const CombineOutput out =
         output_from({args.out, setup.out_type, args.out_row_stride, args.accumulate != 0}, first);
     GivenRouting given = given_ids(call, args, first);

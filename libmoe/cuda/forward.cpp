@@ -57,9 +57,7 @@ void route_and_sort(LayerPass& p, const Call& call, const moe_forward_args& args
 void forward_chunk(LayerPass& p, const Call& call, const moe_forward_args& args, int64_t first) {
     const Setup& setup = call.setup;
     const Layer& layer = *setup.layer;
-    const DeviceRows x =
-        setup.x_is_fp8 ? p.values(fp8_rows(args, layer.hidden, first))
-                       : rows_from(dense_rows(args.x, setup.x_type, args.x_row_stride), first);
+    const DeviceRows x = rows_of_tokens(p, setup, args, layer.hidden, first);
     const CombineOutput out =
         output_from({args.out, setup.out_type, args.out_row_stride, args.accumulate != 0}, first);
     const bool is_gemv =
