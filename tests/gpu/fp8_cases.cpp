@@ -163,12 +163,12 @@ void check_rule(const Pair& pair, const Features& features, const std::vector<in
     }
 }
 
-struct Shape {
+struct RuleShape {
     int32_t hidden, intermediate;
 };
 
 void add_rule(CaseList& list) {
-    for (const auto& [hidden, intermediate] : {Shape{256, 128},
+    for (const auto& [hidden, intermediate] : {RuleShape{256, 128},
                                                {256, 256},
                                                {512, 384},
                                                {192, 320},
@@ -188,9 +188,9 @@ void add_rule(CaseList& list) {
     struct Other {
         const char* format;
         Limits limits;
-        std::vector<Shape> shapes;
+        std::vector<RuleShape> shapes;
     };
-    const std::vector<Shape> any = {{256, 256}, {192, 320}, {1024, 96}}, of_128 = {{256, 384}};
+    const std::vector<RuleShape> any = {{256, 256}, {192, 320}, {1024, 96}}, of_128 = {{256, 384}};
     for (const Other& other : {Other{"fp8_row", by_rule, any}, Other{"mxfp4", by_rule, any},
                                Other{"nvfp4", of_nvfp4, any}, Other{"int4_row", by_rule, any},
                                Other{"gptq4", by_rule, of_128}, Other{"awq", by_rule, of_128}})
@@ -422,7 +422,7 @@ void add_x_codes(CaseList& list) {
                      check_twins(twins, twins.codes.routed_call(400), "several chunks", !quantizes);
                  });
     // Codes that quantization would not find.
-    for (const auto& [hidden, intermediate] : {Shape{256, 256}, {192, 320}, {1024, 96}})
+    for (const auto& [hidden, intermediate] : {RuleShape{256, 256}, {192, 320}, {1024, 96}})
         add_case(list, text("fp8/x_codes/rule_h%d_i%d", hidden, intermediate), Extent::smoke,
                  [=, hidden = hidden, intermediate = intermediate](Context& context) {
                      PairSpec spec = spec_of(plain_layer(hidden, intermediate, 6, 2), 300);
