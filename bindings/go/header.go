@@ -487,6 +487,8 @@ type moe_experts_args struct {
 	stream                 unsafe.Pointer
 	n_threads              int32
 	reserved3              uint32
+	x_scales               unsafe.Pointer
+	x_scale_row_stride     int64
 }
 
 type moe_combine_args struct {

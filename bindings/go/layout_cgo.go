@@ -400,6 +400,8 @@ var _ = [...]struct{}{
 	[1]struct{}{}[unsafe.Offsetof(moe_experts_args{}.stream)-unsafe.Offsetof(C.moe_experts_args{}.stream)],
 	[1]struct{}{}[unsafe.Offsetof(moe_experts_args{}.n_threads)-unsafe.Offsetof(C.moe_experts_args{}.n_threads)],
 	[1]struct{}{}[unsafe.Offsetof(moe_experts_args{}.reserved3)-unsafe.Offsetof(C.moe_experts_args{}.reserved3)],
+	[1]struct{}{}[unsafe.Offsetof(moe_experts_args{}.x_scales)-unsafe.Offsetof(C.moe_experts_args{}.x_scales)],
+	[1]struct{}{}[unsafe.Offsetof(moe_experts_args{}.x_scale_row_stride)-unsafe.Offsetof(C.moe_experts_args{}.x_scale_row_stride)],
 	[1]struct{}{}[unsafe.Sizeof(moe_combine_args{})-unsafe.Sizeof(C.moe_combine_args{})],
 	[1]struct{}{}[unsafe.Offsetof(moe_combine_args{}.struct_size)-unsafe.Offsetof(C.moe_combine_args{}.struct_size)],
 	[1]struct{}{}[unsafe.Offsetof(moe_combine_args{}.rows_layout)-unsafe.Offsetof(C.moe_combine_args{}.rows_layout)],

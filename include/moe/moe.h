@@ -756,7 +756,8 @@ typedef struct moe_plan_desc {
     uint32_t struct_size;
     moe_device_kind device;     /* 0: AUTO */
     int32_t device_index;       /* of CUDA; the CPU is 0 */
-    moe_type x_type;            /* required: F32, F16 or BF16; on CUDA, for moe_forward, F8_E4M3 with x_scales */
+    moe_type x_type;            /* required: F32, F16 or BF16; on CUDA, for moe_forward and moe_experts, F8_E4M3 with
+                                   x_scales */
     moe_type router_input_type; /* of the separate router input; 0: x_type, of E4M3 x BF16. A call with such x routes by it */
     moe_type out_type;          /* F32, F16 or BF16; 0: x_type, which E4M3 cannot be */
     moe_type intermediate_type; /* type to which act(gate, up) is rounded: F32, BF16, F16, or F64 (the fp64 reference, CPU
@@ -1206,11 +1207,17 @@ typedef struct moe_experts_args {
     void *stream;
     int32_t n_threads;            /* CPU threads of this call at most, see above; 0: the runtime's. No effect on CUDA */
     uint32_t reserved3;
+    const void *x_scales;         /* float32, of E4M3 x, required as x is; NULL for x of other types. A row of x has ceil(columns / 128)
+                                     scales, and rows of scales are numbered as those of x: TOKENS [T, .], SORTED [n_rows, .], BATCHED
+                                     [E_local, capacity, .]. Those of padding rows are not read */
+    int64_t x_scale_row_stride;   /* row to row; 0: ceil(columns / 128). BATCHED: expert to expert it is capacity times that, as of x */
 } moe_experts_args;
 
 /* rows -> rows through the experts of the slice: gate and up, activation, down, biases. A slice of the intermediate leaves
  * the down bias to moe_finish. Padding rows are not read and not written. Without work nothing is required and nothing done: with
- * n_tokens 0 of TOKENS and of output by token, n_rows 0 of SORTED and of ROWS output, batch_capacity 0 of BATCHED. */
+ * n_tokens 0 of TOKENS and of output by token, n_rows 0 of SORTED and of ROWS output, batch_capacity 0 of BATCHED.
+ * E4M3 x: kernels of E4M3 (ACTIVATION_QUANTIZATION_FP8) take codes and scales as they are. All others read code times scale, rounded to
+ * BF16, which one more launch writes into the workspace; of a call with very many rows, some thousands at a time. */
 MOE_API moe_status MOE_CALL moe_experts(const moe_plan *plan, const moe_weights *weights, moe_workspace *workspace,
                                         const moe_experts_args *args) MOE_NOEXCEPT;
 

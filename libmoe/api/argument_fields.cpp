@@ -74,10 +74,11 @@ void check_aligned(const void* pointer, moe_type type, const char* name) {
 void check_stride(void* args, const FieldDesc& field, bool used, RowExtent extent) {
     const auto stride = used ? load<int64_t>(args, field.stride) : 0;
     if (stride == 0) return store(args, field.stride, extent.width);
-    require(stride >= extent.width, "{}_row_stride is {}, a row has {} elements", field.name,
-            stride, extent.width);
+    const char* name = field.stride_name ? field.stride_name : field.name;
+    require(stride >= extent.width, "{}_row_stride is {}, a row has {} elements", name, stride,
+            extent.width);
     require(extent.rows <= 1 || stride <= INT64_MAX / 8 / extent.rows,
-            "{}_row_stride is {}, too much for {} rows", field.name, stride, extent.rows);
+            "{}_row_stride is {}, too much for {} rows", name, stride, extent.rows);
 }
 
 uintptr_t begin_of(const CallerMatrix& matrix) {

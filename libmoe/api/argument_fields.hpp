@@ -48,6 +48,7 @@ struct FieldDesc {
     ElementKind element;
     size_t stride;
     size_t type;
+    const char* stride_name;  // in place of NAME; null: NAME
 };
 
 // A field of Args. `use` sees the fields before it in their table as they are after their checks.

@@ -3,12 +3,14 @@
 #pragma once
 
 #include "libmoe/api/argument_fields.hpp"
+#include "libmoe/formats/format.hpp"
 
 namespace moe {
 
 constexpr FieldDesc describe(ElementKind element, const char* name, size_t pointer,
-                             size_t stride = 0, size_t type = 0) {
-    return {name, pointer, element, stride, type};
+                             size_t stride = 0, size_t type = 0,
+                             const char* stride_name = nullptr) {
+    return {name, pointer, element, stride, type, stride_name};
 }
 
 // Entries of a table of fields of Args: an array or rows, and either with a type field.
@@ -16,6 +18,9 @@ constexpr FieldDesc describe(ElementKind element, const char* name, size_t point
 #define MOE_ARRAY(field, element) describe(ElementKind::element, #field, MOE_AT(field))
 #define MOE_ROWS(field, element) \
     describe(ElementKind::element, #field, MOE_AT(field), MOE_AT(field##_row_stride))
+#define MOE_X_SCALES                                                                        \
+    describe(ElementKind::f32, "x_scales", MOE_AT(x_scales), MOE_AT(x_scale_row_stride), 0, \
+             "x_scale")
 #define MOE_TYPED_ARRAY(field, element) \
     describe(ElementKind::element, #field, MOE_AT(field), 0, MOE_AT(field##_type))
 #define MOE_TYPED_ROWS(field, element)                                                \
@@ -33,10 +38,26 @@ Use with_tokens(const moe_plan&, const Args& args) {
     return required_if(args.n_tokens > 0);
 }
 
-// Calls but moe_forward have no field for the scales of E4M3 x.
+// Calls but moe_forward and moe_experts have no field for the scales of E4M3 x.
 inline void refuse_fp8_x(const moe_plan& plan) {
     if (plan.x_type == MOE_TYPE_F8_E4M3)
-        fail(MOE_ERROR_UNSUPPORTED, "x_type is F8_E4M3, which moe_forward alone takes");
+        fail(MOE_ERROR_UNSUPPORTED,
+             "x_type is F8_E4M3, which moe_forward and moe_experts alone take");
+}
+
+// Scales are used where x is. x_use: the use of x.
+inline Use scales_use(const moe_plan& plan, Use x_use) {
+    return plan.x_type == MOE_TYPE_F8_E4M3 ? x_use : Use::none;
+}
+
+inline RowExtent scale_rows(const RowExtent& x) {
+    return {x.rows, (x.width + 127) / 128};
+}
+
+template <class Args>
+void check_scales(const moe_plan& plan, const Args& args) {
+    require(!args.x_scales || plan.x_type == MOE_TYPE_F8_E4M3,
+            "x_scales are given, but the plan's x_type is {}", type_name(plan.x_type));
 }
 
 // Rows of tokens, by their width.

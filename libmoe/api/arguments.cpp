@@ -107,16 +107,15 @@ RowExtent forward_out(const moe_plan& plan, const moe_forward_args& args) {
 }
 
 Use x_scales_use(const moe_plan& plan, const moe_forward_args& args) {
-    return plan.x_type == MOE_TYPE_F8_E4M3 ? with_tokens(plan, args) : Use::none;
+    return scales_use(plan, with_tokens(plan, args));
 }
 
 RowExtent x_scale_rows(const moe_plan& plan, const moe_forward_args& args) {
-    return {args.n_tokens, (plan.layout.layer.hidden + 127) / 128};
+    return scale_rows(hidden_rows(plan, args));
 }
 
 void check_forward_rules(const moe_plan& plan, const moe_forward_args& args) {
-    require(!args.x_scales || plan.x_type == MOE_TYPE_F8_E4M3,
-            "x_scales are given, but the plan's x_type is {}", type_name(plan.x_type));
+    check_scales(plan, args);
     require(args.out_layout == MOE_OUT_REDUCED || args.out_layout == MOE_OUT_PER_SLOT,
             "out_layout is {}, must be REDUCED or PER_SLOT", static_cast<int32_t>(args.out_layout));
     check_flag(args.accumulate, "accumulate");
@@ -145,8 +144,7 @@ moe_forward_args forward_arguments(const moe_plan& plan, const moe_forward_args*
     using Args = moe_forward_args;
     static constexpr Field<Args> fields[] = {
         {MOE_ROWS(x, plan_x), with_tokens, hidden_rows},
-        {describe(ElementKind::f32, "x_scales", MOE_AT(x_scales), MOE_AT(x_scale_row_stride)),
-         x_scales_use, x_scale_rows},
+        {MOE_X_SCALES, x_scales_use, x_scale_rows},
         {MOE_TYPED_ROWS(weights, weight), forward_weights_use, slot_rows},
         {MOE_ARRAY(expert_map, i32), optional},
         {MOE_ROWS(out, plan_out), with_tokens, forward_out},

@@ -138,6 +138,14 @@ RowExtent experts_in(const moe_plan& plan, const moe_experts_args& args) {
             args.x_is_latent ? layer.latent : layer.hidden};
 }
 
+Use experts_scales_use(const moe_plan& plan, const moe_experts_args& args) {
+    return scales_use(plan, experts_x_use(plan, args));
+}
+
+RowExtent experts_scales(const moe_plan& plan, const moe_experts_args& args) {
+    return scale_rows(experts_in(plan, args));
+}
+
 RowExtent experts_out(const moe_plan& plan, const moe_experts_args& args) {
     const Layer& layer = plan.layout.layer;
     const int64_t features = plan.layout.slice.intermediate_count;
@@ -170,10 +178,11 @@ moe_experts_args experts_arguments(const moe_plan& plan, const moe_experts_args*
     };
     static constexpr Field<Args> fields[] = {
         {MOE_ROWS(x, plan_x), experts_x_use, experts_in},
+        {MOE_X_SCALES, experts_scales_use, experts_scales},
         {MOE_ROWS(out, plan_out), experts_x_use, experts_out},
     };
     Args args = read_struct(given, "moe_experts_args");
-    refuse_fp8_x(plan);
+    check_scales(plan, args);
     check_threads(args);
     check_stages(plan, MOE_STAGE_EXPERTS);
     check_layouts(plan, args);

@@ -79,12 +79,44 @@ bool takes_rows(const Call& call, const moe_experts_args& args, int64_t n) {
            takes_gemv_rows(call.setup, n);
 }
 
+// Columns of x.
+int32_t x_columns(const Call& call, const moe_experts_args& args) {
+    const Layer& layer = *call.setup.layer;
+    return static_cast<int32_t>(args.x_is_latent ? layer.latent : layer.hidden);
+}
+
+// All of the caller's rows; the pass reads those that it lists.
+LayerPass::ExpertInput caller_input(LayerPass& p, const Call& call, const moe_experts_args& args) {
+    if (call.setup.x_is_fp8) p.take_codes(fp8_rows(args, x_columns(call, args), 0));
+    return {dense_rows(args.x, call.setup.x_type, args.x_row_stride), args.x_is_latent != 0, true};
+}
+
+// x of n rows for gemv, by their sources; of E4M3 x the values, by row.
+DeviceRows rows_of_sources(const Call& call, const Scratch& b, const moe_experts_args& args,
+                           int32_t n) {
+    const Setup& setup = call.setup;
+    DeviceRows x = dense_rows(args.x, setup.x_type, args.x_row_stride);
+    x.index = b.source;
+    if (!setup.x_is_fp8) return x;
+    const Fp8Rows codes = fp8_rows(args, x_columns(call, args), 0);
+    run_dequantize_rows(setup.device, codes, {n, nullptr, 0}, {b.x_values, b.source, nullptr},
+                        static_cast<cudaStream_t>(call.stream));
+    return dense_rows(b.x_values, setup.x_type, codes.n_columns);
+}
+
+RowsKept rows_kept(const Setup& setup, const moe_experts_args& args) {
+    const bool stops = args.stop_before_activation != 0;
+    const bool by_row = args.in_layout != MOE_IN_TOKENS || args.out_layout == MOE_OUT_ROWS;
+    const Family family = stops ? setup.pre_activation : setup.experts;
+    return {stops, by_row && setup.x_is_fp8 && !takes_codes(setup, family)};
+}
+
 // TOKENS by ids.
 void experts_chunk_of_tokens(LayerPass& p, const Call& call, const moe_experts_args& args,
                              int64_t first) {
     const Setup& setup = call.setup;
     const Layer& layer = *setup.layer;
-    const DeviceRows x = rows_from(dense_rows(args.x, setup.x_type, args.x_row_stride), first);
+    const DeviceRows x = rows_of_tokens(p, setup, args, x_columns(call, args), first);
     const CombineOutput out =
         output_from({args.out, setup.out_type, args.out_row_stride, args.accumulate != 0}, first);
     GivenRouting given = given_ids(call, args, first);
@@ -93,14 +125,18 @@ void experts_chunk_of_tokens(LayerPass& p, const Call& call, const moe_experts_a
     given.weights_stride = args.weights_row_stride;
     const bool identity = !setup.partial && layer.n_identity_experts > 0;
     const LayerPass::Sum sum{true, {}, x, 0, identity};
-    if (args.out_layout == MOE_OUT_REDUCED && !args.x_is_latent &&
-        takes_gemv(setup.launch->experts_gemv, x, p.tokens().n, args.n_tokens_device)) {
+    const bool is_gemv =
+        args.out_layout == MOE_OUT_REDUCED && !args.x_is_latent &&
+        takes_gemv(setup.launch->experts_gemv, x, p.tokens().n, args.n_tokens_device);
+    // A sum of normalised rows, too, is made of the rows of slots.
+    const bool has_slots = args.out_layout == MOE_OUT_PER_SLOT || layer.has_expert_norm;
+    const bool is_gemv_slots = has_slots && takes_rows(call, args, p.tokens().n * layer.top_k);
+    p.make_values(is_gemv || is_gemv_slots || identity);
+    if (is_gemv) {
         p.take_routing(given, {});
         return p.run_gemv_sum(x, args.expert_map, sum, out);
     }
-    // A sum of normalised rows, too, is made of the rows of slots.
-    const bool has_slots = args.out_layout == MOE_OUT_PER_SLOT || layer.has_expert_norm;
-    if (has_slots && takes_rows(call, args, p.tokens().n * layer.top_k)) {
+    if (is_gemv_slots) {
         p.take_routing(given, {});
         const auto experts = RowExperts::global(setup, p.scratch().ids, args.expert_map);
         return p.run_gemv_slots(rows_of_slots(x, layer.top_k), experts, args.out_layout, sum, out);
@@ -152,8 +188,7 @@ void experts_chunk_of_slots(LayerPass& p, const Call& call, const moe_experts_ar
         run_rows_to_slots(caller_rows(setup, args), {false, first * k, p.tokens().n * k}, b.keys,
                           slots_out(b, call, args), first == 0, call.faults, p.stream());
         if (is_weighted) take_weights_of_slots(p, call, args, first);
-        DeviceRows x = dense_rows(args.x, setup.x_type, args.x_row_stride);
-        x.index = b.source;
+        const DeviceRows x = rows_of_sources(call, b, args, p.tokens().n * k);
         const RowExperts experts = RowExperts::local(setup, b.ids);
         const LayerPass::Sum sum{true, {}, {}, 0, false};
         return p.run_gemv_slots(x, experts, args.out_layout, sum, out);
@@ -163,9 +198,7 @@ void experts_chunk_of_slots(LayerPass& p, const Call& call, const moe_experts_ar
         p.list_slots(caller_rows(setup, args), slots_out(p.scratch(), call, args), is_weighted);
     else
         take_caller_rows(p, call, args, {false, first * k, p.tokens().n * k});
-    const SlotResults results = run_listed(
-        p, call, args,
-        {dense_rows(args.x, setup.x_type, args.x_row_stride), args.x_is_latent != 0, true});
+    const SlotResults results = run_listed(p, call, args, caller_input(p, call, args));
     if (args.out_layout == MOE_OUT_PER_SLOT)
         return run_store_slots(setup.device, results.data, results.type, results.width,
                                p.scratch().rows.slot_to_row, k, static_cast<int32_t>(results.width),
@@ -193,8 +226,7 @@ bool run_rows_in_place(LayerPass& p, const Call& call, const moe_experts_args& a
     if (args.stop_before_activation ? call.setup.has_folded_order : layer.has_expert_norm)
         return false;
     p.list_rows(caller_rows(call.setup, args), window, slots_out(p.scratch(), call, args));
-    const LayerPass::ExpertInput input{dense_rows(args.x, call.setup.x_type, args.x_row_stride),
-                                       args.x_is_latent != 0, true};
+    const LayerPass::ExpertInput input = caller_input(p, call, args);
     if (args.stop_before_activation)
         p.run_pre_activation(input, to);
     else
@@ -208,8 +240,9 @@ void run_few_rows(const Call& call, const moe_experts_args& args, const Scratch&
     const auto stream = static_cast<cudaStream_t>(call.stream);
     run_rows_to_slots(caller_rows(setup, args), {true, 0, n}, b.keys, slots_out(b, call, args),
                       true, call.faults, stream);
-    DeviceRows x = dense_rows(args.x, setup.x_type, args.x_row_stride);
-    if (args.in_layout == MOE_IN_TOKENS) x.index = b.source;
+    const bool in_place = args.in_layout != MOE_IN_TOKENS && !setup.x_is_fp8;
+    const DeviceRows x = in_place ? dense_rows(args.x, setup.x_type, args.x_row_stride)
+                                  : rows_of_sources(call, b, args, n);
     run_gemv_rows(
         call, b,
         {x, n, RowExperts::local(setup, b.ids), setup.layer->weight_on_input ? b.weights : nullptr,
@@ -222,7 +255,7 @@ void experts_by_rows(const Call& call, const moe_experts_args& args) {
     const int32_t k = setup.layer->top_k;
     const int64_t n_rows = caller_rows(setup, args).n_rows;
     const Scratch scratch(setup, tokens_that_fit(call), call.scratch);
-    const int64_t capacity = chunk_for(setup, scratch, args.stop_before_activation != 0) * k;
+    const int64_t capacity = chunk_for(setup, scratch, rows_kept(setup, args)) * k;
     // Its last kernel stores rows of the caller, where no norm can follow.
     if (takes_rows(call, args, n_rows) && n_rows <= capacity && !setup.layer->has_expert_norm)
         return run_few_rows(call, args, scratch, static_cast<int32_t>(n_rows));
@@ -234,9 +267,7 @@ void experts_by_rows(const Call& call, const moe_experts_args& args) {
         if (run_rows_in_place(p, call, args, {true, first, n}, all)) continue;
         const CombineOutput out = output_from(all, first);
         take_caller_rows(p, call, args, {true, first, n});
-        const SlotResults results = run_listed(
-            p, call, args,
-            {dense_rows(args.x, setup.x_type, args.x_row_stride), args.x_is_latent != 0, true});
+        const SlotResults results = run_listed(p, call, args, caller_input(p, call, args));
         run_store_rows(setup.device, results.data, results.type, results.width,
                        scratch.rows.slot_to_row, n, static_cast<int32_t>(results.width), out.data,
                        out.type, out.stride, p.stream());
@@ -295,7 +326,7 @@ void experts(const Call& call, const moe_experts_args& args) {
             else
                 experts_chunk_of_slots(p, call, args, first);
         },
-        args.stop_before_activation != 0);
+        rows_kept(call.setup, args));
 }
 
 // Rows of tokens with output by row, without the experts: window by window, each row's token is

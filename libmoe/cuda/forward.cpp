@@ -54,19 +54,10 @@ void route_and_sort(LayerPass& p, const Call& call, const moe_forward_args& args
         p.take_routing(given, route);
 }
 
-Fp8Rows fp8_rows(const moe_forward_args& args, int64_t first) {
-    return {offset(static_cast<const std::byte*>(args.x), first * args.x_row_stride),
-            args.x_row_stride,
-            offset(static_cast<const float*>(args.x_scales), first * args.x_scale_row_stride),
-            args.x_scale_row_stride};
-}
-
 void forward_chunk(LayerPass& p, const Call& call, const moe_forward_args& args, int64_t first) {
     const Setup& setup = call.setup;
     const Layer& layer = *setup.layer;
-    const DeviceRows x =
-        setup.x_is_fp8 ? p.values(fp8_rows(args, first))
-                       : rows_from(dense_rows(args.x, setup.x_type, args.x_row_stride), first);
+    const DeviceRows x = rows_of_tokens(p, setup, args, layer.hidden, first);
     const CombineOutput out =
         output_from({args.out, setup.out_type, args.out_row_stride, args.accumulate != 0}, first);
     const bool is_gemv =
@@ -79,7 +70,7 @@ void forward_chunk(LayerPass& p, const Call& call, const moe_forward_args& args,
     if (setup.shared_joins && !is_gemv && args.out_layout == MOE_OUT_REDUCED) p.join_shared();
     const bool sorts = !is_gemv && !is_gemv_slots;
     const bool identity = !setup.partial && layer.n_identity_experts > 0;
-    p.make_values(!sorts, identity);
+    p.make_values(!sorts || identity || layer.shared_intermediate > 0);
     if (sorts) p.take_input({x, false, false});
     route_and_sort(p, call, args, first, sorts);
     if (args.out_expert_counts)

@@ -114,15 +114,27 @@ void LayerPass::take_routing(const GivenRouting& given, const RouteArguments& pu
 
 DeviceRows LayerPass::values(const Fp8Rows& codes) {
     codes_ = codes;
-    return dense_rows(b_.x_values, setup_.x_type, layer().hidden);
+    return dense_rows(b_.x_values, setup_.x_type, codes.n_columns);
 }
 
-void LayerPass::make_values(bool by_gemv, bool identity) {
-    if (!codes_.data) return;
-    const bool takes_codes = family_ == Family::grouped_fp8 && !setup_.has_gate_up_tables;
-    if (takes_codes && !by_gemv && !identity && !layer().shared_intermediate && !layer().latent)
-        return;
-    run_dequantize_rows(launch_.device, codes_, layer().hidden, tokens_, b_.x_values, stream());
+void LayerPass::make_values(bool values_are_read) {
+    if (!codes_.data || (takes_codes(setup_, family_) && !values_are_read)) return;
+    run_dequantize_rows(launch_.device, codes_, tokens_, {b_.x_values, nullptr, nullptr}, stream());
+}
+
+// The caller's rows for kernels that read values: those of the sorted rows, or, before LATENT_IN,
+// of the slots.
+LayerPass::ExpertInput LayerPass::read_values(ExpertInput input) {
+    if (!codes_.data || !input.by_source || takes_codes(setup_, family_)) return input;
+    const bool by_slot = layer().latent && !input.is_latent;
+    const ValueRows values{b_.x_values, by_slot ? b_.source : b_.in_row, b_.value_index};
+    if (by_slot)
+        run_dequantize_rows(launch_.device, codes_, {n_slots_, nullptr, 0}, values, stream());
+    else
+        run_dequantize_sorted(launch_.device, codes_, rows(), values, stream());
+    input.rows = dense_rows(b_.x_values, setup_.x_type, codes_.n_columns);
+    input.rows.index = b_.value_index;
+    return input;
 }
 
 void LayerPass::take_input(const ExpertInput& input) {
@@ -234,7 +246,7 @@ void LayerPass::project_latent(const ExpertInput& input) {
     projection.in_columns = layer().hidden;
     projection.names = &setup_.launch->latent_in;
     projection.in = input.rows;
-    projection.in.index = input.by_source ? b_.source : nullptr;
+    if (input.by_source && !input.rows.index) projection.in.index = b_.source;
     projection.codes = codes_;
     projection.out = {b_.latent, latent_type(), layer().latent, nullptr, 1};
     if (layer().has_latent_in_norm)
@@ -268,7 +280,7 @@ DeviceRows LayerPass::expert_rows(const ExpertInput& input) {
     const bool projected = layer().latent && !input.is_latent;
     DeviceRows rows = input.rows;
     if (projected) rows = {b_.latent, latent_type(), layer().latent, nullptr, 1};
-    rows.index = input.by_source && !projected ? b_.in_row : b_.rows.slot;
+    if (!rows.index) rows.index = input.by_source && !projected ? b_.in_row : b_.rows.slot;
     rows.divisor = input.by_source ? 1 : layer().top_k;
     return rows;
 }
@@ -303,7 +315,8 @@ Mlp LayerPass::expert_mlp(const ExpertInput& input) {
     return mlp;
 }
 
-void LayerPass::run_experts(const ExpertInput& input, const DeviceRows* out) {
+void LayerPass::run_experts(const ExpertInput& given, const DeviceRows* out) {
+    const ExpertInput input = read_values(given);
     if (layer().latent && !input.is_latent) project_latent(input);
     Mlp mlp = expert_mlp(input);
     if (out) mlp.y = *out;
@@ -312,7 +325,8 @@ void LayerPass::run_experts(const ExpertInput& input, const DeviceRows* out) {
         normalize_y(static_cast<int32_t>(most_rows(n_slots_, setup_.slice->n_local)));
 }
 
-void LayerPass::run_pre_activation(const ExpertInput& input, const DeviceRows& out) {
+void LayerPass::run_pre_activation(const ExpertInput& given, const DeviceRows& out) {
+    const ExpertInput input = read_values(given);
     if (layer().latent && !input.is_latent) project_latent(input);
     Mlp mlp = expert_mlp(input);
     mlp.gate_up_names = &setup_.launch->pre_activation;

@@ -48,13 +48,17 @@ class LayerPass {
     struct ExpertInput {
         DeviceRows rows;  // from the chunk's first token on, or all of the caller's rows
         bool is_latent;
-        bool by_source;  // sorted row r is that of scratch.in_row[r], else of its slot / top_k
+        bool by_source;  // sorted row r is that of rows.index[r], without one of scratch.in_row[r];
+                         // else of its slot / top_k
     };
-    // x of the chunk as E4M3: returns the rows where make_values puts its values, before anything
-    // reads them.
+    // x of the chunk's tokens as E4M3: returns the rows where make_values puts its values, before
+    // anything reads them.
     DeviceRows values(const Fp8Rows& codes);
-    // Not where all that reads x takes the codes. by_gemv: gemv runs the experts.
-    void make_values(bool by_gemv, bool identity);
+    // values_are_read: by others than the experts' grouped GEMM, which may take the codes.
+    void make_values(bool values_are_read);
+    // E4M3 rows of the caller, read by source: the experts' kernels take the codes of those that
+    // are listed, or their values, which are made first.
+    void take_codes(const Fp8Rows& codes) { codes_ = codes; }
     // Before the sort: the input of run_experts. Where gate_up reads it by row index, the sort
     // makes its token blocks in the same launch.
     void take_input(const ExpertInput& input);
@@ -122,6 +126,7 @@ class LayerPass {
     Mlp expert_mlp(const ExpertInput& input);
     Mlp shared_mlp(const DeviceRows& x) const;
     DeviceRows expert_rows(const ExpertInput& input);
+    ExpertInput read_values(ExpertInput input);
     bool indexes_rows(const ExpertInput& input) const;
     // The type of rows into and out of the latent width: no narrower than x.
     moe_type latent_type() const;

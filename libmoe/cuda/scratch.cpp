@@ -80,6 +80,15 @@ SlotRows take_slot_rows(Arena& arena, const Setup& setup, int64_t n_tokens) {
             arena.take<float>(n)};
 }
 
+// Rows of E4M3 x whose values are held at a time. Those of a chunk's tokens always fit. Rows that
+// the caller sorted are top_k times as many: beyond this number a call takes smaller chunks
+// (chunk_for), so that plans which never see such rows need no memory for them.
+constexpr int64_t enough_value_rows = 8192;
+
+int64_t value_rows_of(int64_t n_tokens, int64_t row_capacity) {
+    return std::min(row_capacity, std::max(n_tokens, enough_value_rows));
+}
+
 }  // namespace
 
 int64_t padded_rows(int64_t n) {
@@ -131,7 +140,9 @@ Scratch::Scratch(const Setup& setup, int64_t n_tokens, std::byte* block) {
     const int64_t n_filled = n_slots + (setup.shared_joins ? n : 0);
     const int32_t n_experts = slice.n_local + (setup.shared_joins ? 1 : 0);
     row_capacity = cuda::row_capacity(setup, n);
-    x_values = arena.take<std::byte>(setup.x_is_fp8 ? n * layer.hidden * 2 : 0);
+    value_rows = setup.x_is_fp8 ? value_rows_of(n, row_capacity) : 0;
+    x_values = arena.take<std::byte>(value_rows * std::max(layer.hidden, layer.latent) * 2);
+    value_index = arena.take<int32_t>(value_rows);
     logits_scratch = arena.take<std::byte>(router_bytes(setup, n));
     ids = arena.take<int32_t>(n_slots);
     weights = arena.take<float>(n_slots);

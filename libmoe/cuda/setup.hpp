@@ -61,6 +61,11 @@ inline moe_type y_type(const Setup& setup, int64_t n_slots) {
     return is_large ? MOE_TYPE_BF16 : MOE_TYPE_F32;
 }
 
+// Do gate and up by this family take E4M3 x as it is? All others read its values.
+inline bool takes_codes(const Setup& setup, Family family) {
+    return setup.x_is_fp8 && family == Family::grouped_fp8 && !setup.has_gate_up_tables;
+}
+
 // Of the portable grouped GEMM: every expert has at least one for 128 weight rows of a matrix.
 inline int64_t least_work_items(const Setup& setup) {
     const int64_t features =

@@ -100,8 +100,8 @@ TEST(Arguments, WrongOnesAreNamedAndNothingIsWritten) {
                      bad, "out_logits_row_stride is 1");
     EXPECT_MOE_ERROR(c.call([](auto& a) { a.out_layout = MOE_OUT_ROWS; }), bad, "out_layout is 2");
     EXPECT_MOE_ERROR(c.call([](auto& a) { a.out_layout = MOE_OUT_PER_SLOT; }), bad, "PER_SLOT");
-    EXPECT_MOE_ERROR(c.call([&](auto& a) { a.x_scales = c.x.data(); }), MOE_ERROR_INVALID_ARGUMENT,
-                     "x_scales");
+    EXPECT_MOE_ERROR(c.call([&](auto& a) { a.x_scales = c.x.data(); }), bad,
+                     "x_scales are given, but the plan's x_type is f32");
     EXPECT_EQ(c.out, Floats(T * H, 3.0f));
     EXPECT_EQ(counts, std::vector<int64_t>(E + 1));
 }

@@ -141,6 +141,8 @@ TEST(Experts, WrongArgumentsAreNamed) {
     EXPECT_MOE_ERROR(call([](auto& a) { a.ids = nullptr; }), bad, "ids is NULL");
     EXPECT_MOE_ERROR(call([](auto& a) { a.accumulate = 1; }), bad, "accumulate");
     EXPECT_MOE_ERROR(call([](auto& a) { a.x_is_latent = 1; }), bad, "x_is_latent");
+    EXPECT_MOE_ERROR(call([&](auto& a) { a.x_scales = out.data(); }), bad,
+                     "x_scales are given, but the plan's x_type is f32");
     EXPECT_MOE_ERROR(call([](auto& a) {
                          a.in_layout = MOE_IN_SORTED;
                          a.n_rows = -1;

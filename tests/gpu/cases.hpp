@@ -62,6 +62,7 @@ void add_format_cases(CaseList& list);
 void add_column_cases(CaseList& list);
 void add_skew_cases(CaseList& list);
 void add_fp8_cases(CaseList& list);
+void add_fp8_expert_cases(CaseList& list);
 void add_layer_cases(CaseList& list);
 void add_call_cases(CaseList& list);
 void add_stage_cases(CaseList& list);

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <string_view>
 
-#include "compare.hpp"
+#include "e4m3_x.hpp"
 #include "stages.hpp"
 
 namespace moe_gpu {
@@ -32,12 +32,6 @@ void measure(Context& context, const std::string& where, const Floats& got, cons
     context.expect(rms(wanted) > 0.02, where + ": what is wanted is near zero");
     context.measure(where + ", all rows", worst_row(got, wanted, size), limits.all);
     context.measure(where + ", worst row", worst_row(got, wanted, width), limits.row);
-}
-
-double rounded_to_e4m3(double value) {
-    const double size = std::min(std::fabs(value), 448.0);
-    const double step = std::ldexp(1.0, std::max(size > 0 ? std::ilogb(size) : -6, -6) - 3);
-    return std::copysign(std::nearbyint(size / step) * step, value);
 }
 
 // Every 128 values from the first on share a scale.
@@ -127,10 +121,6 @@ Floats by_the_rule(const Pair& pair, const Features& features, const Forward& ca
     return out;
 }
 
-void ask_for_e4m3(moe_plan_desc& plan) {
-    plan.activation_quantization = MOE_ACTIVATION_QUANTIZATION_FP8;
-}
-
 // The kernels of E4M3 are forced; `ask_for_e4m3` as subject leaves the choice to the plan.
 PairSpec spec_of(const moe_layer_desc& desc, int64_t max_tokens,
                  const char* format = "fp8_128x128") {
@@ -173,12 +163,12 @@ void check_rule(const Pair& pair, const Features& features, const std::vector<in
     }
 }
 
-struct Shape {
+struct RuleShape {
     int32_t hidden, intermediate;
 };
 
 void add_rule(CaseList& list) {
-    for (const auto& [hidden, intermediate] : {Shape{256, 128},
+    for (const auto& [hidden, intermediate] : {RuleShape{256, 128},
                                                {256, 256},
                                                {512, 384},
                                                {192, 320},
@@ -198,9 +188,9 @@ void add_rule(CaseList& list) {
     struct Other {
         const char* format;
         Limits limits;
-        std::vector<Shape> shapes;
+        std::vector<RuleShape> shapes;
     };
-    const std::vector<Shape> any = {{256, 256}, {192, 320}, {1024, 96}}, of_128 = {{256, 384}};
+    const std::vector<RuleShape> any = {{256, 256}, {192, 320}, {1024, 96}}, of_128 = {{256, 384}};
     for (const Other& other : {Other{"fp8_row", by_rule, any}, Other{"mxfp4", by_rule, any},
                                Other{"nvfp4", of_nvfp4, any}, Other{"int4_row", by_rule, any},
                                Other{"gptq4", by_rule, of_128}, Other{"awq", by_rule, of_128}})
@@ -360,57 +350,21 @@ void add_batches(CaseList& list) {
 
 // ---- x as its caller quantized it
 
-// Values that are codes of E4M3 times scales. exact: they are numbers of bfloat16, and quantization
-// by the rule of moe.h finds the same codes and scales.
-void take_codes(Forward& call, int64_t hidden, bool exact) {
-    const auto of_row = (hidden + 127) / 128;
-    call.x_scales.resize(static_cast<size_t>(call.n_tokens * of_row));
-    for (size_t b = 0; b < call.x_scales.size(); ++b) {
-        const auto exponent = -static_cast<int>(6 + b % 5);
-        call.x_scales[b] = exact ? std::ldexp(1.0f, exponent)
-                                 : std::ldexp(1.0f + static_cast<float>(b % 64) / 64, exponent);
-    }
-    for (size_t i = 0; i < call.x.size(); ++i) {
-        const auto row = static_cast<int64_t>(i) / hidden,
-                   column = static_cast<int64_t>(i) % hidden;
-        const float scale = call.x_scales[static_cast<size_t>(row * of_row + column / 128)];
-        const double code =
-            exact && column % 128 == row % 16 ? 448 : rounded_to_e4m3(60 * call.x[i]);
-        call.x[i] = static_cast<float>(code) * scale;
-    }
+void check_twins(const Twins& twins, Forward call, const std::string& where,
+                 bool against_reference) {
+    const Pair& codes = twins.codes;
+    call.x_scales = take_codes(call.x, codes.desc().hidden, true);
+    if (call.routing == MOE_ROUTING_COMPUTE) call.router_input = call.x;
+    Forward dense = call;
+    dense.x_place = {};
+    const Result got = codes.run(call), wanted = twins.values.run(dense);
+    if (against_reference)
+        codes.measure(got, codes.reference.forward(call), call, where + ", reference");
+    const auto n_live = static_cast<size_t>(call.n_live());
+    const Floats live(got.out.begin(), got.out.begin() + n_live * codes.desc().hidden);
+    codes.context.expect(rms(live) > 0.01, where + ": zero");
+    codes.context.expect(got.bits == wanted.bits, where + ": other bits than from values");
 }
-
-void take_e4m3(moe_plan_desc& plan) {
-    plan.x_type = MOE_TYPE_F8_E4M3;
-}
-
-// The subject reads codes, the twin their values as bfloat16.
-struct Twins {
-    Pair codes, values;
-    Twins(Context& context, PairSpec spec)
-        : codes(context, with_codes(spec)), values(context, spec, codes.data) {}
-
-    static PairSpec with_codes(PairSpec spec) {
-        spec.subject = [with = spec.subject](moe_plan_desc& plan) {
-            if (with) with(plan);
-            take_e4m3(plan);
-        };
-        return spec;
-    }
-    void check(Forward call, const std::string& where, bool against_reference) const {
-        take_codes(call, codes.desc().hidden, true);
-        if (call.routing == MOE_ROUTING_COMPUTE) call.router_input = call.x;
-        Forward dense = call;
-        dense.x_place = {};
-        const Result got = codes.run(call), wanted = values.run(dense);
-        if (against_reference)
-            codes.measure(got, codes.reference.forward(call), call, where + ", reference");
-        const auto n_live = static_cast<size_t>(call.n_live());
-        const Floats live(got.out.begin(), got.out.begin() + n_live * codes.desc().hidden);
-        codes.context.expect(rms(live) > 0.01, where + ": zero");
-        codes.context.expect(got.bits == wanted.bits, where + ": other bits than from values");
-    }
-};
 
 // Kernels that take no codes read their values, kernels of E4M3 the codes themselves.
 void check_x_codes(Context& context, const PairSpec& spec, bool quantizes) {
@@ -418,15 +372,15 @@ void check_x_codes(Context& context, const PairSpec& spec, bool quantizes) {
     for (const int64_t T : {1, 2, 9, 40, 300}) {
         Forward call = twins.codes.routed_call(T, static_cast<uint64_t>(T));
         const std::string where = text("T %ld", static_cast<long>(T));
-        twins.check(call, where, !quantizes);
+        check_twins(twins, call, where, !quantizes);
         if (T != 40) continue;
-        twins.check(twins.codes.call(T), "routed by the router's input", !quantizes);
+        check_twins(twins, twins.codes.call(T), "routed by the router's input", !quantizes);
         call.n_tokens_device = 29;
-        twins.check(call, "29 true tokens", !quantizes);
+        check_twins(twins, call, "29 true tokens", !quantizes);
         call.n_tokens_device = {};
         call.x_place = {spec.layer.desc.hidden + 5, 3};
         call.x_scales_place.stride = spec.layer.desc.hidden / 128 + 2;
-        twins.check(call, "with strides", !quantizes);
+        check_twins(twins, call, "with strides", !quantizes);
     }
 }
 
@@ -465,17 +419,17 @@ void add_x_codes(CaseList& list) {
                      };
                      const Twins twins(context, spec);
                      context.expect(twins.codes.subject.chunk_tokens() < 400, "one chunk");
-                     twins.check(twins.codes.routed_call(400), "several chunks", !quantizes);
+                     check_twins(twins, twins.codes.routed_call(400), "several chunks", !quantizes);
                  });
     // Codes that quantization would not find.
-    for (const auto& [hidden, intermediate] : {Shape{256, 256}, {192, 320}, {1024, 96}})
+    for (const auto& [hidden, intermediate] : {RuleShape{256, 256}, {192, 320}, {1024, 96}})
         add_case(list, text("fp8/x_codes/rule_h%d_i%d", hidden, intermediate), Extent::smoke,
                  [=, hidden = hidden, intermediate = intermediate](Context& context) {
                      PairSpec spec = spec_of(plain_layer(hidden, intermediate, 6, 2), 300);
-                     const Pair pair(context, Twins::with_codes(spec));
+                     const Pair pair(context, with_codes(spec));
                      for (const int64_t T : {1, 17, 300}) {
                          Forward call = pair.routed_call(T, static_cast<uint64_t>(T));
-                         take_codes(call, hidden, false);
+                         call.x_scales = take_codes(call.x, hidden, false);
                          const Floats wanted = by_the_rule(pair, {0, intermediate}, call);
                          measure(context, text("T %ld", static_cast<long>(T)), pair.run(call).out,
                                  wanted, hidden, by_rule);
@@ -486,7 +440,7 @@ void add_x_codes(CaseList& list) {
         spec.subject = take_e4m3;
         const Pair pair(context, spec);
         Forward call = pair.routed_call(3);
-        take_codes(call, 256, true);
+        call.x_scales = take_codes(call.x, 256, true);
         ForwardBuffers buffers(pair.subject, call, pair.subject.stream());
         moe_forward_args args = buffers.args();
         args.x_scales = nullptr;

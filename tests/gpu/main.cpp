@@ -83,11 +83,11 @@ bool parse(int count, char** words, Options& options) {
 
 CaseList all_cases() {
     CaseList list;
-    for (auto* add :
-         {add_router_cases, add_choice_cases, add_dispatch_cases, add_triton_cases,
-          add_format_cases, add_column_cases, add_skew_cases, add_fp8_cases, add_layer_cases,
-          add_call_cases, add_stage_cases, add_slice_cases, add_graph_cases, add_process_cases,
-          add_error_cases, add_weight_cases, add_memory_cases, add_large_cases, add_launch_cases})
+    for (auto* add : {add_router_cases,     add_choice_cases, add_dispatch_cases, add_triton_cases,
+                      add_format_cases,     add_column_cases, add_skew_cases,     add_fp8_cases,
+                      add_fp8_expert_cases, add_layer_cases,  add_call_cases,     add_stage_cases,
+                      add_slice_cases,      add_graph_cases,  add_process_cases,  add_error_cases,
+                      add_weight_cases,     add_memory_cases, add_large_cases,    add_launch_cases})
         add(list);
     return list;
 }

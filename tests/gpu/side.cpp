@@ -116,22 +116,18 @@ Result Side::forward(const Forward& call) const {
     return result;
 }
 
-namespace {
-
-// E4M3 x: its values over their scales.
-Floats codes_of(const Forward& call) {
-    const size_t columns = call.x.size() / static_cast<size_t>(call.n_tokens);
-    const size_t of_row = (columns + 127) / 128;
-    Floats codes = call.x;
+Floats codes_of(const Floats& x, const Floats& scales, int64_t n_columns) {
+    const auto columns = static_cast<size_t>(n_columns), of_row = (columns + 127) / 128;
+    Floats codes = x;
     for (size_t i = 0; i < codes.size(); ++i)
-        codes[i] /= call.x_scales[i / columns * of_row + i % columns / 128];
+        codes[i] /= scales[i / columns * of_row + i % columns / 128];
     return codes;
 }
 
-}  // namespace
-
 ForwardBuffers::ForwardBuffers(const Side& side, const Forward& call, void* stream)
-    : args_(sized<moe_forward_args>()), accumulates_(!call.base.empty()) {
+    : args_(sized<moe_forward_args>()),
+      n_columns_(side.layer.hidden),
+      accumulates_(!call.base.empty()) {
     args_.routing = call.routing;
     args_.n_tokens = call.n_tokens;
     args_.out_layout = call.out_layout;
@@ -205,7 +201,7 @@ void ForwardBuffers::make_outputs(const Side& side, const Forward& call) {
 }
 
 void ForwardBuffers::put(const Forward& call) {
-    x_->put(x_scales_ ? codes_of(call) : call.x);
+    x_->put(x_scales_ ? codes_of(call.x, call.x_scales, n_columns_) : call.x);
     if (x_scales_) x_scales_->put(call.x_scales);
     if (router_) router_->put(call.router_input);
     if (logits_) logits_->put(call.logits);

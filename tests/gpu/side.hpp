@@ -96,6 +96,9 @@ class Side {
     std::unique_ptr<Space> spaces_;
 };
 
+// E4M3 x: its values over their scales, of which a row has one for 128 columns.
+Floats codes_of(const Floats& x, const Floats& scales, int64_t n_columns);
+
 // The buffers of a forward, kept, so that they can be refilled between replays.
 class ForwardBuffers {
   public:
@@ -113,6 +116,7 @@ class ForwardBuffers {
     MaybeRows x_, x_scales_, router_, logits_, ids_, weights_, token_ids_, second_, map_, n_device_;
     MaybeRows out_, out_logits_, out_ids_, out_weights_, out_counts_;
     moe_forward_args args_;
+    int64_t n_columns_;  // of x
     bool accumulates_;
 };
 

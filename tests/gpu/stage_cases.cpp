@@ -3,120 +3,38 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine.hpp"
 #include "families.hpp"
 #include "layer_kinds.hpp"
-#include "stages.hpp"
 
 namespace moe_gpu {
 namespace {
 
-// Tokens, their routing and their rows in blocks.
-struct Engine {
-    Engine(const Pair& of, int64_t n, int32_t block)
-        : pair(of),
-          T(n),
-          k(of.desc().top_k),
-          H(of.desc().hidden),
-          L(of.data->width()),
-          n_local(of.desc().n_experts),
-          x(of.x(n)) {
-        const std::vector<int32_t> all = random_ids(T, of.desc().top_k, of.desc().n_experts, 19);
-        ids.assign(all.begin(), all.end());
-        for (size_t i = 3; i < ids.size(); i += 11) ids[i] = -1;
-        weights = normal(T * k, 23, 0.2f);
-        for (float& weight : weights) weight += 0.7f;
-        order = dispatch(of.subject, {T, ids, block, {}, static_cast<int32_t>(n_local)});
-    }
-
-    // Rows of x as a dispatcher lays them out; what must not be read is NaN.
-    Floats gathered(const std::vector<int32_t>& row_ids) const {
-        Floats rows(row_ids.size() * static_cast<size_t>(H), NAN);
-        for (size_t r = 0; r < row_ids.size(); ++r)
-            if (row_ids[r] >= 0)
-                std::copy_n(x.begin() + row_ids[r] / k * H, H,
-                            rows.begin() + static_cast<ptrdiff_t>(r) * H);
-        return rows;
-    }
-    Experts call(moe_in_layout in, moe_out_layout out, bool stops = false) const;
-    void batch(Experts& call) const;
-    // Both sides; rows that are nobody's must be untouched, the others near.
-    Floats check(const Experts& call, const char* what) const;
-    void expect_launched(const Experts& call, const std::vector<Launch>& launches) const;
-
-    const Pair& pair;
-    int64_t T, k, H, L, n_local;
-    Floats x;
-    Ids ids;
-    Floats weights;
-    Dispatched order;
-};
-
-Experts Engine::call(moe_in_layout in, moe_out_layout out, bool stops) const {
-    Experts call;
-    call.in = in;
-    call.out = out;
-    call.stops_before_activation = stops;
-    call.n_tokens = T;
-    call.weights = weights;
-    call.x = x;
-    call.x_columns = H;
-    const int64_t width = stops ? pair.desc().intermediate * (pair.desc().is_gated ? 2 : 1) : L;
-    call.out_columns = out == MOE_OUT_PER_SLOT ? k * width : width;
-    call.out_rows = T;
-    if (in == MOE_IN_TOKENS) call.ids = ids;
-    if (in == MOE_IN_SORTED) call.x = gathered(order.row_ids);
-    if (in == MOE_IN_BATCHED) {
-        batch(call);
-    } else if (in == MOE_IN_SORTED || out == MOE_OUT_ROWS) {
-        call.offsets = order.offsets;
-        call.row_ids = order.row_ids;
-        call.n_rows = static_cast<int64_t>(order.row_ids.size());
-        if (in == MOE_IN_SORTED) call.counts = order.counts;
-        if (out == MOE_OUT_ROWS) call.out_rows = call.n_rows;
-    }
-    return call;
-}
-
-void Engine::batch(Experts& call) const {
-    call.counts = order.counts;
-    call.batch_capacity =
-        std::max<int64_t>(*std::max_element(call.counts.begin(), call.counts.end()), 1) + 3;
-    call.n_rows = call.out_rows = n_local * call.batch_capacity;
-    call.row_ids.assign(static_cast<size_t>(call.n_rows), -1);
-    for (int64_t e = 0; e < n_local; ++e)
-        for (int64_t i = 0; i < call.counts[static_cast<size_t>(e)]; ++i)
-            call.row_ids[static_cast<size_t>(e * call.batch_capacity + i)] =
-                order.row_ids[static_cast<size_t>(order.offsets[static_cast<size_t>(e)] + i)];
-    call.x = gathered(call.row_ids);
-}
-
 // Tokens to their sums are what a kernel for few tokens makes. What stops before the activation has
 // kernels of its own, which no plan names.
-void Engine::expect_launched(const Experts& call, const std::vector<Launch>& launches) const {
+void expect_launched(const Engine& engine, const Experts& call,
+                     const std::vector<Launch>& launches) {
     if (call.stops_before_activation) return;
     const bool plain = call.in == MOE_IN_TOKENS && call.out == MOE_OUT_REDUCED && !call.x_is_latent;
-    pair.expect_launched(launches, MOE_STAGE_EXPERTS, T, !plain);
+    engine.pair.expect_launched(launches, MOE_STAGE_EXPERTS, engine.T, !plain);
 }
 
-Floats Engine::check(const Experts& call, const char* what) const {
+// Both sides; rows that are nobody's must be untouched, the others near.
+Floats check(const Engine& engine, const Experts& call, const char* what) {
+    const Pair& pair = engine.pair;
     const size_t mark = launch_mark();
     Floats got = experts(pair.subject, call);
-    expect_launched(call, launches_since(mark));
+    expect_launched(engine, call, launches_since(mark));
     Floats wanted = experts(pair.reference, call);
-    const auto width = static_cast<size_t>(call.out_columns);
-    if (call.out == MOE_OUT_ROWS)
-        for (size_t r = 0; r < call.row_ids.size(); ++r)
-            for (size_t i = r * width; call.row_ids[r] < 0 && i < (r + 1) * width; ++i) {
-                if (!std::isnan(got[i]))
-                    throw Failure(text("%s: padding row %zu was written", what, r));
-                got[i] = wanted[i] = 0;
-            }
+    clear_padding(call, got, what);
+    clear_padding(call, wanted, what);
     pair.context.measure(text("%s, in %d out %d", what, call.in, call.out),
                          worst_row(got, wanted, call.out_columns), pair.spec.limit());
     pair.context.expect(rms(wanted) > 0.02, "the reference is near zero");
     const auto a = pair.subject.faults(), b = pair.reference.faults();
     pair.context.expect(!a.faults && !b.faults, text("%s: faults %#x", what, a.faults));
-    for (const std::string& name : pair.subject.kernels(T)) pair.context.kernels.insert(name);
+    for (const std::string& name : pair.subject.kernels(engine.T))
+        pair.context.kernels.insert(name);
     return got;
 }
 
@@ -127,7 +45,7 @@ void check_cells(const Pair& pair, int64_t n_tokens, bool stops) {
             for (const auto out : {MOE_OUT_REDUCED, MOE_OUT_PER_SLOT, MOE_OUT_ROWS}) {
                 if (in == MOE_IN_BATCHED && out != MOE_OUT_ROWS) continue;
                 if (stops && out == MOE_OUT_REDUCED) continue;
-                engine.check(engine.call(in, out, stops), stops ? "stopped" : "whole");
+                check(engine, engine.call(in, out, stops), stops ? "stopped" : "whole");
             }
     }
 }
@@ -137,37 +55,34 @@ void check_accumulated(const Pair& pair, int64_t n_tokens) {
     for (const auto in : {MOE_IN_TOKENS, MOE_IN_SORTED}) {
         Experts call = engine.call(in, MOE_OUT_REDUCED);
         call.base = rounded(normal(n_tokens * engine.L, 3), pair.spec.numbers.out);
-        engine.check(call, "accumulated");
+        check(engine, call, "accumulated");
     }
 }
 
 void check_latent_rows(const Pair& pair, int64_t n_tokens) {
-    const Engine engine(pair, n_tokens, 4);
-    for (const auto out : {MOE_OUT_REDUCED, MOE_OUT_PER_SLOT, MOE_OUT_ROWS}) {
-        Experts call = engine.call(MOE_IN_TOKENS, out);
-        call.x = rounded(normal(n_tokens * engine.L, 29), pair.spec.numbers.x);
-        call.x_columns = engine.L;
-        call.x_is_latent = true;
-        engine.check(call, "latent rows");
-    }
+    Engine engine(pair, n_tokens, 4);
+    engine.x = rounded(normal(n_tokens * engine.L, 29), pair.spec.numbers.x);
+    engine.x_is_latent = true;
+    for (const auto out : {MOE_OUT_REDUCED, MOE_OUT_PER_SLOT, MOE_OUT_ROWS})
+        check(engine, engine.call(MOE_IN_TOKENS, out), "latent rows");
 }
 
 // Weights by row instead of by slot: the same bits.
 void check_row_weights(const Pair& pair, int64_t n_tokens) {
     const Engine engine(pair, n_tokens, 4);
     Experts call = engine.call(MOE_IN_SORTED, MOE_OUT_ROWS);
-    const Floats by_slot = engine.check(call, "weights by slot");
+    const Floats by_slot = check(engine, call, "weights by slot");
     for (const int32_t slot : call.row_ids)
         call.row_weights.push_back(slot < 0 ? NAN : call.weights[static_cast<size_t>(slot)]);
     call.weights.clear();
-    pair.context.expect(engine.check(call, "weights by row") == by_slot,
+    pair.context.expect(check(engine, call, "weights by row") == by_slot,
                         "weights by row: other bits");
 }
 
 // The kernels of a call, those of a family by its name.
 std::string launched_by(const Engine& engine, const Experts& call) {
     const size_t mark = launch_mark();
-    engine.check(call, "launches");
+    check(engine, call, "launches");
     std::string launched;
     for (const Launch& launch : launches_since(mark)) {
         const KernelName name(launch.kernel);

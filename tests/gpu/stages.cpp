@@ -6,9 +6,9 @@ namespace {
 
 template <class T>
 void fill(MaybeRows& rows, const Side& side, moe_type type, int64_t columns,
-          const std::vector<T>& values) {
+          const std::vector<T>& values, Place place = {}) {
     if (values.empty()) return;
-    rows.emplace(side.device, type, static_cast<int64_t>(values.size()) / columns, columns);
+    rows.emplace(side.device, type, static_cast<int64_t>(values.size()) / columns, columns, place);
     rows->put(values);
 }
 
@@ -145,8 +145,15 @@ Gathered gather(const Side& side, const Gather& call) {
 
 Floats experts(const Side& side, const Experts& call) {
     const int64_t k = side.layer.top_k;
-    MaybeRows x, ids, weights, row_weights, offsets, counts, row_ids;
-    fill(x, side, side.x_type, call.x_columns, call.x);
+    MaybeRows x, x_scales, ids, weights, row_weights, offsets, counts, row_ids;
+    if (side.x_type == MOE_TYPE_F8_E4M3) {
+        fill(x, side, side.x_type, call.x_columns, codes_of(call.x, call.x_scales, call.x_columns),
+             call.x_place);
+        fill(x_scales, side, MOE_TYPE_F32, (call.x_columns + 127) / 128, call.x_scales,
+             call.x_scales_place);
+    } else {
+        fill(x, side, side.x_type, call.x_columns, call.x, call.x_place);
+    }
     fill(ids, side, MOE_TYPE_I32, k, call.ids);
     fill(weights, side, MOE_TYPE_F32, k, call.weights);
     fill(row_weights, side, MOE_TYPE_F32, 1, call.row_weights);
@@ -161,6 +168,9 @@ Floats experts(const Side& side, const Experts& call) {
     args.stop_before_activation = call.stops_before_activation;
     args.n_tokens = call.n_tokens;
     args.x = data_of(x);
+    args.x_row_stride = call.x_place.stride;
+    args.x_scales = data_of(x_scales);
+    args.x_scale_row_stride = call.x_scales_place.stride;
     args.x_is_latent = call.x_is_latent;
     args.ids = data_of(ids);
     args.weights = floats_of(weights);

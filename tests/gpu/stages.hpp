@@ -56,8 +56,10 @@ struct Experts {
     moe_out_layout out = MOE_OUT_REDUCED;
     bool stops_before_activation = false;
     int64_t n_tokens = 0;
-    Floats x;  // [rows, columns]
+    Floats x;         // [rows, columns]; values, if the plan's x is E4M3
+    Floats x_scales;  // of E4M3 x, by row as x
     int64_t x_columns = 0;
+    Place x_place, x_scales_place;
     bool x_is_latent = false;
     Ids ids;
     Floats weights, row_weights;

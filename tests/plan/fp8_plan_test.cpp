@@ -1,5 +1,6 @@
 // Plans that may quantize activations to E4M3: which stages take the kernels that do, and why
 // others do not.
+#include "libmoe/api/arguments.hpp"
 #include "tests/formats/sources.hpp"
 #include "tests/plan/fake_device.hpp"
 
@@ -105,14 +106,18 @@ TEST(Fp8Plan, OthersTakeTheValuesAsGiven) {
               &reasons::scale_grid);
 }
 
+moe_test::Plan plan_of_e4m3_x(const test::FakeLayer& layer) {
+    moe_test::Plan plan = test::cpu_plan(layer);
+    plan->quantizes_to_fp8 = true;
+    plan->x_type = MOE_TYPE_F8_E4M3;
+    return test::moved_to(test::h200(), std::move(plan));
+}
+
 // Kernels read the values of E4M3 x as bfloat16, or its codes.
 TEST(Fp8Plan, E4m3XHasTheKernelsOfBf16) {
     const test::FakeLayer layer = layer_of("fp8_128x128");
     const auto of_bf16 = cuda_plan(test::h200(), layer);
-    moe_test::Plan plan = test::cpu_plan(layer);
-    plan->quantizes_to_fp8 = true;
-    plan->x_type = MOE_TYPE_F8_E4M3;
-    plan = test::moved_to(test::h200(), std::move(plan));
+    const moe_test::Plan plan = plan_of_e4m3_x(layer);
     EXPECT_TRUE(plan->cuda.x_is_fp8);
     EXPECT_EQ(plan->cuda.x_type, MOE_TYPE_BF16);
     EXPECT_FALSE(of_bf16->cuda.x_is_fp8);
@@ -136,6 +141,106 @@ TEST(Fp8Plan, TheCpuRefusesE4m3X) {
     desc.device = MOE_DEVICE_CPU;
     moe_plan* plan = nullptr;
     EXPECT_MOE_ERROR(moe_plan_create(nullptr, &desc, &plan), MOE_ERROR_UNSUPPORTED, "F8_E4M3");
+}
+
+// ---- arguments of moe_experts with such x
+
+constexpr int64_t T = 5, n_rows = 17, capacity = 3;
+
+// A call of an input layout, to rows. Nothing is read by the checks.
+moe_experts_args experts_args(moe_in_layout in) {
+    alignas(16) static std::byte memory[16];
+    auto args = moe_test::sized<moe_experts_args>();
+    args.in_layout = in;
+    args.out_layout = MOE_OUT_ROWS;
+    args.n_tokens = T;
+    args.n_rows = in == MOE_IN_BATCHED ? 0 : n_rows;
+    args.batch_capacity = capacity;
+    args.x = args.x_scales = memory;
+    // Past any x, so that they do not overlap.
+    args.out = reinterpret_cast<void*>(uintptr_t{1} << 60);
+    args.offsets = args.counts = reinterpret_cast<const int64_t*>(memory);
+    if (in == MOE_IN_TOKENS) args.row_ids = reinterpret_cast<const int32_t*>(memory);
+    return args;
+}
+
+std::pair<moe_status, std::string> refusal_of(const moe_test::Plan& plan,
+                                              const moe_experts_args& args) {
+    try {
+        experts_arguments(*plan, &args);
+    } catch (const Error& error) {
+        return {error.status(), error.what()};
+    }
+    return {MOE_OK, ""};
+}
+
+void expect_bad(const moe_test::Plan& plan, const moe_experts_args& args, const char* named) {
+    const auto [status, sentence] = refusal_of(plan, args);
+    EXPECT_EQ(status, MOE_ERROR_INVALID_ARGUMENT);
+    EXPECT_NE(sentence.find(named), std::string::npos) << sentence;
+}
+
+test::FakeLayer layer_of_odd_width() {
+    test::FakeLayer layer = layer_of("fp8_128x128");
+    layer.desc.hidden = 2112;  // sixteen blocks of 128 columns, and 64
+    return layer;
+}
+
+TEST(Fp8Arguments, ExpertsTakeAScaleFor128ColumnsInEveryLayout) {
+    const moe_test::Plan plan = plan_of_e4m3_x(layer_of_odd_width());
+    for (const auto in : {MOE_IN_TOKENS, MOE_IN_SORTED, MOE_IN_BATCHED}) {
+        moe_experts_args args = experts_args(in);
+        const moe_experts_args checked = experts_arguments(*plan, &args);
+        EXPECT_EQ(checked.x_scales, args.x_scales);
+        EXPECT_EQ(checked.x_row_stride, 2112);
+        EXPECT_EQ(checked.x_scale_row_stride, 17);
+        args.x_scale_row_stride = 20;
+        EXPECT_EQ(experts_arguments(*plan, &args).x_scale_row_stride, 20);
+        args.x_scale_row_stride = 16;
+        expect_bad(plan, args, "x_scale_row_stride is 16, a row has 17 elements");
+    }
+}
+
+TEST(Fp8Arguments, ExpertsNeedScalesOfE4m3XAndOfNoOther) {
+    const moe_test::Plan plan = plan_of_e4m3_x(layer_of_odd_width());
+    const auto of_bf16 = cuda_plan(test::h200(), layer_of_odd_width());
+    for (const auto in : {MOE_IN_TOKENS, MOE_IN_SORTED, MOE_IN_BATCHED}) {
+        moe_experts_args args = experts_args(in);
+        expect_bad(of_bf16, args, "x_scales are given, but the plan's x_type is bf16");
+        args.x_scales = static_cast<const std::byte*>(args.x_scales) + 2;
+        expect_bad(plan, args, "x_scales is at");
+        args.x_scales = nullptr;
+        expect_bad(plan, args, "x_scales is NULL");
+        EXPECT_EQ(refusal_of(of_bf16, args).first, MOE_OK);
+    }
+}
+
+// A caller that was compiled before x_scales.
+TEST(Fp8Arguments, AStructWithoutScalesHasNone) {
+    moe_experts_args args = experts_args(MOE_IN_SORTED);
+    args.struct_size = offsetof(moe_experts_args, x_scales);
+    args.x_scale_row_stride = -1;
+    expect_bad(plan_of_e4m3_x(layer_of_odd_width()), args, "x_scales is NULL");
+    EXPECT_EQ(refusal_of(cuda_plan(test::h200(), layer_of_odd_width()), args).first, MOE_OK);
+}
+
+TEST(Fp8Arguments, WithoutWorkThereNeedBeNoScales) {
+    moe_experts_args args = experts_args(MOE_IN_SORTED);
+    args.n_rows = 0;
+    args.x_scales = nullptr;
+    EXPECT_EQ(refusal_of(plan_of_e4m3_x(layer_of_odd_width()), args).first, MOE_OK);
+}
+
+TEST(Fp8Arguments, GatherRefusesE4m3X) {
+    const auto args = moe_test::sized<moe_gather_args>();
+    const moe_test::Plan plan = plan_of_e4m3_x(layer_of("bf16"));
+    try {
+        gather_arguments(*plan, &args);
+        FAIL();
+    } catch (const Error& error) {
+        EXPECT_EQ(error.status(), MOE_ERROR_UNSUPPORTED);
+        EXPECT_NE(std::string(error.what()).find("F8_E4M3"), std::string::npos);
+    }
 }
 
 }  // namespace

@@ -113,12 +113,22 @@ struct Fp8Rows {
     int64_t stride;
     const float* scales;  // one for 128 columns of a row
     int64_t scale_stride;
+    int32_t n_columns;  // a multiple of 16
 };
 
-// The values of the tokens' rows, code times scale, rounded to bfloat16: to [tokens][n_columns],
-// n_columns a multiple of 16. Rows past the true number of tokens are not written.
-void run_dequantize_rows(const DeviceFacts& device, const Fp8Rows& rows, int32_t n_columns,
-                         const TokenCount& tokens, void* to, cudaStream_t stream);
+// Where values of such rows go.
+struct ValueRows {
+    void* to;             // [..][n_columns], bfloat16
+    const int32_t* from;  // by row of `to`: the row of x, -1 leaves it out; null: the row itself
+    int32_t* index;  // by row of `to`: the row itself, or -1 if it is left out; null: not wanted
+};
+
+// The values of rows, code times scale, rounded to bfloat16. Rows past the true number of tokens
+// are not written; of sorted rows, which `from` is given for, those past the last one in use.
+void run_dequantize_rows(const DeviceFacts& device, const Fp8Rows& rows, const TokenCount& tokens,
+                         const ValueRows& out, cudaStream_t stream);
+void run_dequantize_sorted(const DeviceFacts& device, const Fp8Rows& rows, const Rows& sorted,
+                           const ValueRows& out, cudaStream_t stream);
 
 void prepare_dispatch();
 void prepare_sort();    // called by prepare_dispatch

@@ -480,6 +480,8 @@ namespace Moe
         public IntPtr stream;
         public int n_threads;
         public uint reserved3;
+        public IntPtr x_scales;
+        public long x_scale_row_stride;
     }
 
     [StructLayout(LayoutKind.Sequential)]

@@ -530,6 +530,8 @@ class ExpertsArgs(Struct):
     stream: ptr
     n_threads: i32
     reserved3: u32
+    x_scales: ptr
+    x_scale_row_stride: i64
 
 
 @sized

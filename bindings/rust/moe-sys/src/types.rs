@@ -1118,6 +1118,8 @@ pub struct moe_experts_args {
     pub stream: *mut ::std::os::raw::c_void,
     pub n_threads: i32,
     pub reserved3: u32,
+    pub x_scales: *const ::std::os::raw::c_void,
+    pub x_scale_row_stride: i64,
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

@@ -408,7 +408,9 @@ layout! {
         reserved2,
         stream,
         n_threads,
-        reserved3
+        reserved3,
+        x_scales,
+        x_scale_row_stride
     }
     moe_combine_args {
         struct_size,
