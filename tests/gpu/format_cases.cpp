@@ -1,5 +1,6 @@
 // Every named format in every shape that holds it, and lengths of k that are no powers of two, by
 // every kernel that reads them.
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <span>
@@ -141,6 +142,59 @@ void add_few_rows(CaseList& list) {
                      check_tokens(context, spec, {17, 70});
                  });
     }
+}
+
+// Multiprocessors of the device under test.
+int32_t n_sms(Context& context) {
+    auto info = sized<moe_device_info>();
+    must(moe_device_get_info(context.device.kind(), 0, &info), "moe_device_get_info");
+    return info.n_cores;
+}
+
+// The portable kernels for middle tiles: as many experts as give every multiprocessor six work
+// items of either matrix, with some 30 rows each. Up to 64 rows of an expert, and more; the last
+// item and the last stage of 128 columns are not whole where the format allows it.
+void check_middle_tiles(Context& context, const char* format, const char* down_format,
+                        const Numbers& numbers) {
+    if (!context.device.is_cuda()) throw Skip("no multiprocessors");
+    Shape shape{320, 192};
+    if (!can_hold(format, layer_of(shape))) shape = {256, 256};
+    const int32_t items = std::min(shape.hidden + 127, 2 * shape.intermediate + 127) / 128;
+    const int32_t n_experts = (6 * n_sms(context) + items - 1) / items;
+    constexpr int32_t k = 4;
+    const int64_t T = int64_t{30} * n_experts / k;
+    PairSpec spec = spec_of(format, shape, numbers, T);
+    spec.layer.desc = plain_layer(shape.hidden, shape.intermediate, n_experts, k);
+    spec.layer.down_format = down_format;
+    spec.subject = [&](moe_plan_desc& plan) {
+        plan.kernel_filter = "experts:sm80_*_grouped_gemm_*";
+    };
+    const Pair pair(context, spec);
+    need_launches();
+    Forward even = pair.routed_call(T);
+    Forward skewed = even;  // every eighth token goes to the first four experts
+    for (int64_t t = 0; t < T; t += 8)
+        for (int32_t i = 0; i < k; ++i) skewed.ids[static_cast<size_t>(t * k + i)] = i;
+    for (const Forward* call : {&even, &skewed}) {
+        const size_t mark = launch_mark();
+        pair.check(*call, call == &even ? "even" : "skewed");
+        int n_middle = 0;
+        for (const std::string& name : names_of(launches_since(mark)))
+            n_middle += name.ends_with("_middle");
+        context.expect(n_middle == 2, text("%d kernels for middle tiles", n_middle));
+    }
+}
+
+void add_middle_tiles(CaseList& list) {
+    for (const char* format : {"nvfp4", "mxfp4", "q4_k", "q6_k", "fp8_128x128", "awq", "int4_row"})
+        for (const Numbers& numbers : {bf16, f16}) {
+            const bool is_smoke = !std::strcmp(format, "nvfp4") || !std::strcmp(format, "awq");
+            list.add(
+                text("middle/%s/%s", format, numbers.name), is_smoke ? Extent::smoke : Extent::full,
+                [=](Context& context) { check_middle_tiles(context, format, format, numbers); });
+        }
+    list.add("middle/q4_k_q6_k/bf16", Extent::full,
+             [](Context& context) { check_middle_tiles(context, "q4_k", "q6_k", bf16); });
 }
 
 // Gate and up of one format, down of another.
@@ -296,6 +350,7 @@ void add_format_cases(CaseList& list) {
     add_codebooks(list);
     add_many_rows(list);
     add_few_rows(list);
+    add_middle_tiles(list);
     add_mixed(list);
     add_gate_and_up_apart(list);
     add_gate_and_up_apart_kinds(list);
