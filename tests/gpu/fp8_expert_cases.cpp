@@ -153,6 +153,17 @@ void add_codes_layouts(CaseList& list) {
                 });
 }
 
+// Eight rows, which gemv takes where it has eight SMs for each.
+void add_few_batched_rows(CaseList& list) {
+    for (const bool quantizes : {false, true})
+        add_codes_case(list, quantizes ? "few_batched_rows/fp8" : "few_batched_rows", Extent::smoke,
+                       [=](Context& context) {
+                           const Twins twins(context, codes_spec(plain_layer(320, 256, 2, 2),
+                                                                 "fp8_128x128", 8, quantizes));
+                           check_layout_of_twins(twins, row_layouts[3], 1, quantizes);
+                       });
+}
+
 // The workspace holds the values of fewer rows than the call has.
 void add_codes_chunks(CaseList& list) {
     for (const bool quantizes : {false, true})
@@ -250,6 +261,7 @@ void check_codes_refused(Context& context) {
 
 void add_fp8_expert_cases(CaseList& list) {
     add_codes_layouts(list);
+    add_few_batched_rows(list);
     add_codes_chunks(list);
     for (const auto& [hidden, intermediate] : {std::pair{256, 256}, {192, 320}})
         add_codes_case(list, text("as_forward_h%d_i%d", hidden, intermediate), Extent::smoke,
