@@ -82,7 +82,7 @@ constexpr bool is_sm80_middle_kind(PackedType kind) {
     return false;
 }
 
-// Of integers those whose groups are whole blocks of 64 columns.
+// Integers have them if their groups are whole blocks of 64 columns.
 inline bool sm80_has_middle(PackedType type) {
     return is_sm80_middle_kind(kind_of(type)) &&
            (!is_grid(type) || grid_records_of(type, 64).are_whole);

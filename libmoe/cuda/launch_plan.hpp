@@ -58,10 +58,10 @@ struct MlpTiles {
     bool operator==(const MlpTiles&) const = default;
 };
 
-// What the tiles of a GEMM depend on besides the rows of its experts.
+// By these the tiles of a GEMM are chosen, besides the rows of its experts.
 struct GemmTraits {
-    bool is_16_bit = false;    // weights
-    bool has_middle = false;   // the portable kernel for middle tiles is there, and has enough work
+    bool is_16_bit = false;   // weights
+    bool has_middle = false;  // the portable kernel for middle tiles is there, and has enough work
 };
 struct MlpTraits {
     GemmTraits gate_up, down;

@@ -46,6 +46,13 @@ MlpTiles LayerPass::tiles_of_rows(int32_t n_rows, int32_t n_experts) const {
                     static_cast<double>(n_rows) / n_experts);
 }
 
+MlpTiles LayerPass::tiles_of_batch(const MlpTiles& tiles) const {
+    if (is_grouped(family_) && tiles.has_wide_alone()) return {TileWidths::both, TileWidths::both};
+    if (is_sm80_grouped(family_) && !tiles.are_some_wide())
+        return {TileWidths::narrow, TileWidths::narrow};
+    return tiles;
+}
+
 TileRule LayerPass::dense_tiles() const {
     return tiles_of(dense_family_, {range_.dense_tiles, range_.dense_tiles});
 }
@@ -128,8 +135,9 @@ LayerPass::ExpertInput LayerPass::read_values(ExpertInput input) {
     if (!codes_.data || !input.by_source || takes_codes(setup_, family_)) return input;
     const bool by_slot = layer().latent && !input.is_latent;
     const ValueRows values{b_.x_values, by_slot ? b_.source : b_.in_row, b_.value_index};
+    const auto n_padded = static_cast<int32_t>(padded_rows(n_slots_));  // source has -1 there
     if (by_slot)
-        run_dequantize_rows(launch_.device, codes_, {n_slots_, nullptr, 0}, values, stream());
+        run_dequantize_rows(launch_.device, codes_, {n_padded, nullptr, 0}, values, stream());
     else
         run_dequantize_sorted(launch_.device, codes_, rows(), values, stream());
     input.rows = dense_rows(b_.x_values, setup_.x_type, codes_.n_columns);
@@ -199,9 +207,9 @@ void LayerPass::list_rows(const CallerRows& caller, const SlotWindow& window, co
     n_slots_ = window.n;
     n_sorted_ = window.n;
     launch_.tiles = tiles_of_rows(window.n, setup_.slice->n_local);
-    // How much of a batch is used is known on the device alone; wide tiles are slow for few rows.
-    if (!caller.offsets && is_grouped(family_) && launch_.tiles.has_wide_alone())
-        launch_.tiles = {TileWidths::both, TileWidths::both};
+    // How much of a batch is used is known on the device alone; wide and middle tiles are slow for
+    // few rows.
+    if (!caller.offsets) launch_.tiles = tiles_of_batch(launch_.tiles);
     run_list_rows(launch_.device, caller, window, out, rows(), tiles_of(family_, launch_.tiles),
                   b_.in_row, out.slot_to_row ? nullptr : b_.source, faults_, stream());
 }
@@ -247,7 +255,6 @@ void LayerPass::project_latent(const ExpertInput& input) {
     projection.names = &setup_.launch->latent_in;
     projection.in = input.rows;
     if (input.by_source && !input.rows.index) projection.in.index = b_.source;
-    projection.codes = codes_;
     projection.out = {b_.latent, latent_type(), layer().latent, nullptr, 1};
     if (layer().has_latent_in_norm)
         projection.out = dense_rows(b_.latent_values, MOE_TYPE_F32, layer().latent);

@@ -48,8 +48,9 @@ class LayerPass {
     struct ExpertInput {
         DeviceRows rows;  // from the chunk's first token on, or all of the caller's rows
         bool is_latent;
-        bool by_source;  // sorted row r is that of rows.index[r], without one of scratch.in_row[r];
-                         // else of its slot / top_k
+        // Sorted row r is that of rows.index[r], without an index that of scratch.in_row[r]; before
+        // LATENT_IN the same of slots and scratch.source. Else that of its slot / top_k.
+        bool by_source;
     };
     // x of the chunk's tokens as E4M3: returns the rows where make_values puts its values, before
     // anything reads them.
@@ -120,7 +121,8 @@ class LayerPass {
     Rows token_rows(int32_t n) const;  // of n tokens or slots
     TileRule dense_tiles() const;
     MlpTiles tiles_of_rows(int32_t n_rows, int32_t n_experts) const;  // by the average
-    Launch dense_launch() const;                                      // of the dense matrices
+    MlpTiles tiles_of_batch(const MlpTiles& tiles) const;  // by the average of its capacity
+    Launch dense_launch() const;                           // of the dense matrices
     LogitsInput logits_input(const DeviceRows& rows) const;
     void order_features(const Mlp& mlp, const DeviceRows& out);
     Mlp expert_mlp(const ExpertInput& input);

@@ -205,7 +205,7 @@ void run_projection(const Launch& launch, Family family, const Projection& p) {
     if (p.matrix.columns) {
         gemm.in = gather_columns(launch, family, gemm, p.in, p.rows, p.blocks);
     } else if (is_grouped(family)) {
-        const GatherInput input = block_input(family, p.in, p.codes, gemm.in_columns);
+        const GatherInput input = block_input(family, p.in, {}, gemm.in_columns);
         run_gather(launch.device, input, p.rows, p.blocks, launch.stream);
         gemm.in = dense_rows(p.blocks, input.to, p.matrix.k);
     }

@@ -28,7 +28,6 @@ struct Projection {
     const GemmNames* names;
     const float* bias;  // [experts][rows of the matrix] or null
     DeviceRows in;
-    Fp8Rows codes;  // of in, if its data are not null
     int64_t in_columns;
     DeviceRows out;     // by sorted row
     std::byte* blocks;  // the input as token blocks (grouped), or as a table of columns has it

@@ -81,12 +81,13 @@ SlotRows take_slot_rows(Arena& arena, const Setup& setup, int64_t n_tokens) {
 }
 
 // Rows of E4M3 x whose values are held at a time. Those of a chunk's tokens always fit. Rows that
-// the caller sorted are top_k times as many: beyond this number a call takes smaller chunks
-// (chunk_for), so that plans which never see such rows need no memory for them.
-constexpr int64_t enough_value_rows = 8192;
-
-int64_t value_rows_of(int64_t n_tokens, int64_t row_capacity) {
-    return std::min(row_capacity, std::max(n_tokens, enough_value_rows));
+// the caller sorted are top_k times as many: beyond a number a call takes smaller chunks
+// (chunk_for), which read the weights again. It is lower where values are for few rows alone.
+int64_t value_rows_of(const Setup& setup, int64_t n_tokens, int64_t row_capacity) {
+    const int64_t enough = takes_codes(setup, setup.experts) ? 2048 : 8192;
+    static_assert(max_gemv_batch * 65 <= 2048,
+                  "the rows of gemv, of up to 64 slots and a shared one");
+    return std::min(row_capacity, std::max(n_tokens, enough));
 }
 
 }  // namespace
@@ -140,7 +141,7 @@ Scratch::Scratch(const Setup& setup, int64_t n_tokens, std::byte* block) {
     const int64_t n_filled = n_slots + (setup.shared_joins ? n : 0);
     const int32_t n_experts = slice.n_local + (setup.shared_joins ? 1 : 0);
     row_capacity = cuda::row_capacity(setup, n);
-    value_rows = setup.x_is_fp8 ? value_rows_of(n, row_capacity) : 0;
+    value_rows = setup.x_is_fp8 ? value_rows_of(setup, n, row_capacity) : 0;
     x_values = arena.take<std::byte>(value_rows * std::max(layer.hidden, layer.latent) * 2);
     value_index = arena.take<int32_t>(value_rows);
     logits_scratch = arena.take<std::byte>(router_bytes(setup, n));

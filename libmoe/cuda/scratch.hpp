@@ -19,7 +19,7 @@ struct Scratch {
     int64_t value_rows;    // of x_values
 
     std::byte* x_values;        // [value_rows][hidden or latent] bfloat16, of E4M3 x
-    int32_t* value_index;       // [value_rows]: the row itself, -1 for padding
+    int32_t* value_index;       // [value_rows]: the row itself, -1 for padding, which is written
     std::byte* logits_scratch;  // the normalised router input, and the logits before selection
     int32_t* ids;               // [chunk][k]
     float* weights;             // [chunk][k]

@@ -63,18 +63,18 @@ inline moe_type y_type(const Setup& setup, int64_t n_slots) {
 
 // Do gate and up by this family take E4M3 x as it is? All others read its values.
 inline bool takes_codes(const Setup& setup, Family family) {
-    return setup.x_is_fp8 && family == Family::grouped_fp8 && !setup.has_gate_up_tables;
+    return setup.x_is_fp8 && family == Family::grouped_fp8;  // which has no tables of columns
 }
 
-// Of the portable grouped GEMM: every expert has at least one for 128 weight rows of a matrix.
+// The work items of the portable grouped GEMM for the smaller matrix, if every expert has rows: one
+// for 128 weight rows.
 inline int64_t least_work_items(const Setup& setup) {
-    const int64_t features =
-        (setup.layer->activation.gated ? 2 : 1) * setup.slice->intermediate_count;
+    const int64_t features = (setup.is_gate_up_fused ? 2 : 1) * setup.slice->intermediate_count;
     const int64_t rows = std::min<int64_t>(features, setup.layer->expert_width());
     return (rows + 127) / 128 * setup.slice->n_local;
 }
 
-// Of the routed experts.
+// The traits of the routed experts' matrices.
 inline MlpTraits mlp_traits(const Setup& setup, const TileChoice& tiles) {
     const int64_t least = int64_t{tiles.least_middle_items_of_sm} * setup.device.n_sms;
     const bool has_work = least_work_items(setup) >= least;

@@ -208,8 +208,8 @@ class Decisions {
     Tuning tuning_;
 };
 
-// Each decision changes once at most as tokens become more, so the ends of ranges are found by
-// halving.
+// A decision that has changed does not return as tokens become more, so the ends of ranges are
+// found by halving.
 void fill_ranges(const moe_plan& plan, cuda::LaunchPlan& launch) {
     const Decisions decisions(plan);
     for (int64_t first = 1; first <= plan.max_tokens;) {

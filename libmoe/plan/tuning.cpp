@@ -13,7 +13,14 @@ constexpr int32_t sm90_smem = 233472;
 constexpr int32_t smem_per_block = 1024;
 constexpr int32_t sm90_max_smem = sm90_smem - smem_per_block;
 
-constexpr GroupedTuning sm90_grouped{4096, int64_t{1} << 22, {26.0, 48.0, 6, 10.0, 256.0, 40.0}};
+constexpr GroupedTuning sm90_grouped{4096,
+                                     int64_t{1} << 22,
+                                     {.max_portable_narrow = 26,
+                                      .max_portable_middle = 48,
+                                      .least_middle_items_of_sm = 6,
+                                      .max_all_narrow = 10,
+                                      .min_all_wide = 256,
+                                      .max_fp8_narrow = 40}};
 constexpr RouterTuning usual_router{32, 4, 64};
 
 constexpr GemvTuning sm90_gemv{32768,

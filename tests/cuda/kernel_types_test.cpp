@@ -24,5 +24,15 @@ TEST(KernelTypes, AreThoseOfTheInstances) {
     }
 }
 
+// Groups that end within a block of 64 columns have no kernel for middle tiles.
+TEST(KernelTypes, MiddleTilesWantWholeGroups) {
+    for (const int32_t group : {0, 16, 32, 48, 64, 80, 128}) {
+        const PackedType type =
+            grid_type(PackedType::grid_4, GridScale::f16, GridZero::packed, group);
+        EXPECT_EQ(sm80_has_middle(type), group % 64 == 0) << group;
+        EXPECT_TRUE(has_sm80_grouped_gemm_instances(type)) << group;
+    }
+}
+
 }  // namespace
 }  // namespace moe::cuda

@@ -73,7 +73,9 @@ class Buffer {
 
     void* data() const { return data_; }
     uint64_t bytes() const { return bytes_; }
-    void poison() { device_->fill(data_, 0xFF, bytes_); }
+    // 0xFF makes NaN, and -1 of an index, which may mean that there is no row; 0x7F makes huge
+    // values, and of an index one that is nowhere.
+    void poison(int byte = 0xFF) { device_->fill(data_, byte, bytes_); }
 
   private:
     Device* device_;

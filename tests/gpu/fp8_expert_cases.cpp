@@ -61,8 +61,10 @@ void check_call_of_twins(const Twins& twins, const Experts& call, bool quantizes
              call.stops_before_activation);
     Experts dense = call;
     dense.x_place = {};
+    Experts poisoned = call;  // an index that nobody has written is nowhere
+    poisoned.poison = 0x7F;
     const size_t mark = launch_mark();
-    Floats got = experts(codes.subject, call);
+    Floats got = experts(codes.subject, poisoned);
     check_dequantizing(codes, call, launches_since(mark), where);
     codes.context.expect(have_equal_bits(got, experts(twins.values.subject, dense)),
                          where + ": other bits than from values");
@@ -184,7 +186,13 @@ void add_codes_chunks(CaseList& list) {
         constexpr int64_t T = 1500;
         const Twins twins(context, codes_spec(plain_layer(64, 64, 16, 8), "bf16", T, false));
         context.expect(twins.codes.subject.chunk_tokens() == T, "several chunks");
-        for (const RowLayout& layout : row_layouts) check_layout_of_twins(twins, layout, T, false);
+        for (const RowLayout& layout : row_layouts) {
+            const size_t mark = launch_mark();
+            check_layout_of_twins(twins, layout, T, false);
+            context.expect(
+                !are_launches_recorded() || count_dequantizing(launches_since(mark)) >= 2,
+                "the values of all rows at once");
+        }
     });
 }
 

@@ -61,7 +61,7 @@ class Side {
     int64_t n_experts_all() const { return layer.n_experts + layer.n_identity_experts; }
     moe_workspace* workspace() const { return spaces_->workspace.get(); }
     void* stream() const { return stream_; }
-    void poison_workspace() const { spaces_->memory.poison(); }
+    void poison_workspace(int byte = 0xFF) const { spaces_->memory.poison(byte); }
     void synchronize() const { device.synchronize(stream_); }
     moe_workspace_faults faults() const;
     // Names of the kernels of the plan's stages for so many tokens.

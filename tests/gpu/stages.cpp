@@ -183,7 +183,7 @@ Floats experts(const Side& side, const Experts& call) {
     args.out = out.data();
     args.accumulate = !call.base.empty();
     args.stream = side.stream();
-    side.poison_workspace();
+    side.poison_workspace(call.poison);
     must(moe_experts(side.plan.get(), side.weights.get(), side.workspace(), &args), "moe_experts");
     side.synchronize();
     out.get(call.out_rows, "out");

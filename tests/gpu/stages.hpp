@@ -67,6 +67,7 @@ struct Experts {
     std::vector<int32_t> row_ids;
     int64_t n_rows = 0, batch_capacity = 0;
     int64_t out_rows = 0, out_columns = 0;  // out_rows is T with output by token
+    int poison = 0xFF;                      // of the workspace before the call
     Floats base;
 };
 // Rows that the call leaves alone come back as NaN.

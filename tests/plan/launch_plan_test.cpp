@@ -210,8 +210,8 @@ TEST(LaunchRanges, OfABatchInvariantPlanDoNotChangeResults) {
     EXPECT_EQ(plan->launch_plan().experts_gemv.max_tokens, 0);
 }
 
-// Middle tiles are for layers with many work items, and for types that have kernels for them, matrix
-// by matrix.
+// Middle tiles are for layers with many work items, and for types that have kernels for them,
+// matrix by matrix.
 TEST(LaunchRanges, MiddleTilesWantKernelsAndWork) {
     using cuda::TileWidths;
     const auto tiles_at_512 = [](const FakeLayer& layer) {
@@ -225,6 +225,15 @@ TEST(LaunchRanges, MiddleTilesWantKernelsAndWork) {
     EXPECT_EQ(tiles_at_512(mixed), (cuda::MlpTiles{middle, narrow}));
     EXPECT_NE(launches_text(*cuda_plan(sm80(), mixed)).find("tiles middle, of down narrow"),
               std::string::npos);
+    FakeLayer apart = qwen3_30b("q4_k");
+    apart.others[MOE_ROLE_UP] = "q8_0";
+    EXPECT_EQ(tiles_at_512(apart), (cuda::MlpTiles{narrow, middle}));
+    // Groups that end within a block.
+    FakeLayer int4 = qwen3_30b("bf16");
+    for (const moe_role role : {MOE_ROLE_GATE, MOE_ROLE_UP, MOE_ROLE_DOWN})
+        int4.unnamed[role] =
+            test::int_format(MOE_PACKING_BIT_STREAM, 4, 32, MOE_TYPE_BF16, MOE_ZERO_POINT_MIDDLE);
+    EXPECT_EQ(tiles_at_512(int4), (cuda::MlpTiles{narrow, narrow}));
     // Two work items for each of 128 experts.
     EXPECT_EQ(tiles_at_512({test::plain_layer(2048, 96, 128, 8), "nvfp4"}),
               (cuda::MlpTiles{narrow, narrow}));

@@ -120,7 +120,8 @@ struct Fp8Rows {
 struct ValueRows {
     void* to;             // [..][n_columns], bfloat16
     const int32_t* from;  // by row of `to`: the row of x, -1 leaves it out; null: the row itself
-    int32_t* index;  // by row of `to`: the row itself, or -1 if it is left out; null: not wanted
+    int32_t* index;  // by row of `to`: the row itself, or -1 if it is left out; null: not wanted.
+                     // Readers want it up to a multiple of row_alignment
 };
 
 // The values of rows, code times scale, rounded to bfloat16. Rows past the true number of tokens

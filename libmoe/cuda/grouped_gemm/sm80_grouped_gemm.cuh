@@ -3,7 +3,7 @@
 //
 // Inputs: packed weights (packed/layout.hpp) [experts][n_tiles * 16][k]; input rows of F32, F16 or
 // BF16 with any stride and index; tiles of up to 128 rows of one expert (sm80_wide_tiles), or of up
-// to 64 (sm80_narrow_tiles).
+// to 64 (sm80_narrow_tiles, which narrow and middle kernels take).
 // Output: rows of gemm.out's type, after the epilogue.
 // Preconditions: input rows have a multiple of 16 columns. Those of the operand type that begin on
 // 16 bytes are copied, all others are converted. Rows of a matrix with a table come gathered.

@@ -1,5 +1,5 @@
-// The kernels of the portable grouped GEMM, two or three per packed type and type of operands. They are
-// spread over translation files by the cost of compiling them.
+// The kernels of the portable grouped GEMM, two or three per packed type and type of operands. They
+// are spread over translation files by the cost of compiling them.
 #pragma once
 
 #include "libmoe/cuda/device/operand.hpp"

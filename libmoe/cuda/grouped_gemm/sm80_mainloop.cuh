@@ -1,6 +1,6 @@
 // The mainloops of the portable grouped GEMM: for all k a warp dequantizes its packed tiles and
-// multiplies them with its tokens by mma.sync.m16n8k16. Wide tiles load ahead (run_ahead), narrow
-// ones go stage by stage (run_stages).
+// multiplies them with its tokens by mma.sync.m16n8k16. Wide tiles load ahead (run_ahead), others
+// go stage by stage (run_stages).
 //
 // Lane 4 g + t reads columns 16 t to 16 t + 15 of token g of a fragment of eight tokens: the B
 // registers of four steps, as the packed layout permutes k.
