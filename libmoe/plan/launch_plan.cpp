@@ -116,7 +116,7 @@ GemmNames names_of(const KernelName& name, Family family) {
     const auto of = [&](const char* tiles) {
         return kernel_name({name.view(), {}, {}}, {}, {}, tiles);
     };
-    return {of("wide"), of("narrow"), of("middle")};
+    return {of("wide"), of("narrow"), cuda::is_sm80_grouped(family) ? of("middle") : KernelName{}};
 }
 
 // The linear kernel of the family, which is also that of down.
