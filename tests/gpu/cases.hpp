@@ -74,6 +74,7 @@ void add_weight_cases(CaseList& list);
 void add_memory_cases(CaseList& list);
 void add_large_cases(CaseList& list);
 void add_launch_cases(CaseList& list);
+void add_random_cases(CaseList& list);
 
 // Runs a case in a process of its own, by name; 0 is good. Cases start it with run_in_child, and
 // get the kernels that it ran. filter is the kernel_filter of its plans.

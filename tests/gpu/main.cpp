@@ -87,7 +87,8 @@ CaseList all_cases() {
                       add_format_cases,     add_column_cases, add_skew_cases,     add_fp8_cases,
                       add_fp8_expert_cases, add_layer_cases,  add_call_cases,     add_stage_cases,
                       add_slice_cases,      add_graph_cases,  add_process_cases,  add_error_cases,
-                      add_weight_cases,     add_memory_cases, add_large_cases,    add_launch_cases})
+                      add_weight_cases,     add_memory_cases, add_large_cases,    add_launch_cases,
+                      add_random_cases})
         add(list);
     return list;
 }

@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 # What takes longest comes first.
-FIRST = ("large", "families", "format", "layer", "models", "triton", "graph")
+FIRST = ("large", "families", "format", "layer", "models", "random", "triton", "graph")
 
 
 def groups_of(program, options):
