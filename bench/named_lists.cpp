@@ -208,6 +208,28 @@ List layouts() {
     return list;
 }
 
+// gemv forced and forbidden: what the plan's cost model is fitted to, with study-small_batch.json
+// (fit_costs.py). The other formats have it from 8 tokens on.
+List gemv() {
+    List list;
+    const auto add = [&](const Names& models, const Names& formats, const Tokens& tokens) {
+        for (const char* model : models)
+            for (const char* format : formats)
+                for (const char* kernels : {"experts:*_gemv_*", "-experts:*_gemv_*"}) {
+                    Case one{&model_of(model), format, Mode::ids, 0, 0};
+                    one.kernels = kernels;
+                    list.add(one, tokens);
+                }
+    };
+    add({"qwen3-30b", "qwen3next", "dsv3"}, hopper_formats, {24, 32});
+    add({"qwen3-30b"},
+        {"q2_k", "q3_k", "q5_k", "q6_k", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl", "iq4_xs",
+         "iq3_s", "iq3_xxs", "iq2_xs", "iq2_xxs", "awq", "int8_row", "fp8_row", "nf4"},
+        {8, 16, 32});
+    add({"qwen3next"}, {"q6_k", "q5_k", "q4_0", "iq4_xs", "awq", "int8_row", "fp8_row"}, {32});
+    return list;
+}
+
 // The most telling cases of the other lists.
 List short_list() {
     const auto ids = Mode::ids, layer = Mode::layer;
@@ -243,7 +265,8 @@ struct Named {
 };
 constexpr Named lists[] = {{"hopper", hopper},   {"formats", formats}, {"shapes", shapes},
                            {"fp16", fp16},       {"tokens", tokens},   {"portable", portable},
-                           {"layouts", layouts}, {"fp8", fp8},         {"short", short_list}};
+                           {"layouts", layouts}, {"fp8", fp8},         {"gemv", gemv},
+                           {"short", short_list}};
 
 }  // namespace
 

@@ -84,9 +84,8 @@ SlotRows take_slot_rows(Arena& arena, const Setup& setup, int64_t n_tokens) {
 // the caller sorted are top_k times as many: beyond a number a call takes smaller chunks
 // (chunk_for), which read the weights again. It is lower where values are for few rows alone.
 int64_t value_rows_of(const Setup& setup, int64_t n_tokens, int64_t row_capacity) {
-    const int64_t enough = takes_codes(setup, setup.experts) ? 2048 : 8192;
-    static_assert(max_gemv_batch * 65 <= 2048,
-                  "the rows of gemv, of up to 64 slots and a shared one");
+    constexpr int64_t of_gemv = max_gemv_batch * (max_gemv_slots + 1);
+    const int64_t enough = takes_codes(setup, setup.experts) ? of_gemv : 8192;
     return std::min(row_capacity, std::max(n_tokens, enough));
 }
 
