@@ -13,38 +13,36 @@ namespace {
 
 // Types without constants cost what their likes do, as far as is known.
 PackedType like(PackedType type) {
-    switch (kind_of(type)) {
+    switch (type) {
         case PackedType::f16:
             return PackedType::bf16;
-        case PackedType::grid_4:
-            return PackedType::q4_k;
-        case PackedType::grid_codebook:
-            return PackedType::kbit4;
-        case PackedType::grid_8:
-            return PackedType::q8_0;
-        case PackedType::grid_e4m3:
-            return PackedType::e4m3;
         case PackedType::kbit2_f32:
             return PackedType::kbit2;
         case PackedType::kbit3_f32:
             return PackedType::kbit3;
         case PackedType::kbit4_f32:
-        case PackedType::kbit5:
             return PackedType::kbit4;
         case PackedType::kbit5_f32:
             return PackedType::kbit5;
+        case PackedType::grid_1:
+        case PackedType::grid_2:
+        case PackedType::grid_3:
+        case PackedType::grid_5:
+            return PackedType::grid_4;
+        case PackedType::grid_6:
+        case PackedType::grid_7:
+            return PackedType::grid_8;
         default:
-            break;
+            return type;
     }
-    // Other integer codes under ggml's scales are taken for those of q4_k.
-    return has_ggml_scales(type) && !is_iq_grid(type) ? PackedType::q4_k : type;
 }
 
 // Null where nothing like it was measured.
 const CostConstants* constants_of(cuda::Family family, PackedType type) {
+    const PackedType kind = kind_of(type);
     for (const KernelCost& one : kernel_costs)
-        if (one.family == family && one.type == type) return &one.constants;
-    return like(type) == type ? nullptr : constants_of(family, like(type));
+        if (one.family == family && one.type == kind) return &one.constants;
+    return like(kind) == kind ? nullptr : constants_of(family, like(kind));
 }
 
 void add_matrices(const DevicePlacement& placement, std::initializer_list<moe_role> roles,
@@ -115,7 +113,7 @@ std::optional<double> predicted_us(cuda::Family family, PackedType type, const E
 
 int32_t gemv_tokens_worth(PackedType type, ExpertWork work, const DeviceRates& rates, int32_t can) {
     // The model is right where experts are equally popular. Where they are not (Zipf 1.2), reading
-    // them once saves more for 8 to 16 tokens (bench/notes.md); for a small_batch there is little
+    // them once saves more for 8 tokens and more (bench/notes.md); for a small_batch there is little
     // to share, and fewer kernels are worth what the model may be off by.
     const auto margin = [&] { return work.n_tokens <= 4 ? 1.05 : 0.9; };
     const auto is_worth = [&] {

@@ -202,6 +202,17 @@ void add_rule(CaseList& list) {
                          check_rule(Pair(context, spec_of(desc, 300, other.format)),
                                     {0, intermediate}, {1, 17, 90, 300}, other.limits);
                      });
+    // Down of another type than gate and up.
+    for (const auto& [format, down] : {std::pair{"fp8_128x128", "fp8_row"},
+                                       {"fp8_row", "fp8_128x128"},
+                                       {"fp8_128x128", "mxfp4"},
+                                       {"int4_row", "fp8_128x128"}})
+        add_case(list, text("fp8/rule/%s_down_%s", format, down), Extent::smoke,
+                 [format = format, down = down](Context& context) {
+                     PairSpec spec = spec_of(plain_layer(320, 416, 6, 2), 700, format);
+                     spec.layer.down_format = down;
+                     check_rule(Pair(context, spec), {0, 416}, {17, 90, 700});
+                 });
     moe_layer_desc on_input = plain_layer(256, 256, 6, 2), biased = on_input;
     on_input.weight_on = MOE_WEIGHT_ON_INPUT;
     biased.has_gate_bias = biased.has_up_bias = biased.has_down_bias = 1;

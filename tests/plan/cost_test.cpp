@@ -35,14 +35,17 @@ DeviceRates rates_of(const json& results) {
             results["dense_tflops"].get<double>() * 1e6};
 }
 
+// none: there are no constants of the format's own.
 PackedType type_of(const std::string& format) {
-    static const std::map<std::string, PackedType> types{
-        {"bf16", PackedType::bf16},   {"fp8_128x128", PackedType::e4m3},
-        {"nvfp4", PackedType::nvfp4}, {"mxfp4", PackedType::mxfp4},
-        {"kbit2", PackedType::kbit2}, {"kbit3", PackedType::kbit3},
-        {"kbit4", PackedType::kbit4}, {"kbit5", PackedType::kbit5},
-        {"q8_0", PackedType::q8_0},   {"q4_k", PackedType::q4_k}};
-    return types.at(format);
+    static const std::map<std::string, PackedType> types{{"fp8_128x128", PackedType::e4m3},
+                                                         {"awq", PackedType::grid_4},
+                                                         {"int8_row", PackedType::grid_8},
+                                                         {"fp8_row", PackedType::grid_e4m3},
+                                                         {"nf4", PackedType::grid_codebook}};
+    if (const auto found = types.find(format); found != types.end()) return found->second;
+    for (const KernelCost& kernel : kernel_costs)
+        if (traits(kernel.type).name == format) return kernel.type;
+    return PackedType::none;
 }
 
 // By a kernel's name, or by the name that results before version 0.1 have (bench/kernel_names.py).
@@ -57,28 +60,33 @@ struct Measured {
     double us, predicted;
 };
 
-// The cases from ids with even routing, which are those of the experts alone.
-std::vector<Measured> predict_all(const json& results) {
-    const DeviceRates rates = rates_of(results);
-    std::map<std::pair<std::string, std::string>, double> bytes_of;
+// Bytes of an expert by model and format: a token alone reads top_k of them.
+using BytesOf = std::map<std::pair<std::string, std::string>, double>;
+
+BytesOf bytes_of(const json& results) {
+    BytesOf bytes;
     for (const json& r : results["results"])
         if (r["mode"] == "ids" && r["n_tokens"] == 1)
-            bytes_of[{r["model"], r["format"]}] =
+            bytes[{r["model"], r["format"]}] =
                 r["weight_bytes"].get<double>() / r["shape"]["top_k"].get<double>();
+    return bytes;
+}
+
+// The cases from ids with even routing, which are those of the experts alone.
+std::vector<Measured> predict_all(const json& results, const BytesOf& bytes) {
+    const DeviceRates rates = rates_of(results);
     std::vector<Measured> all;
     for (const json& r : results["results"]) {
         if (r["mode"] != "ids" || r["zipf"] != 0) continue;
+        const PackedType type = type_of(r["format"].get<std::string>());
+        const auto own = bytes.find({r["model"], r["format"]});
+        if (type == PackedType::none || own == bytes.end()) continue;
         const auto size = [&](const char* name) { return r["shape"][name].get<int32_t>(); };
         const int32_t hidden = size("hidden"), n_experts = size("n_experts");
-        const ExpertWork work{r["n_tokens"].get<int64_t>(),
-                              size("top_k"),
-                              n_experts,
-                              n_experts,
-                              hidden,
-                              3.0 * hidden * size("intermediate"),
-                              bytes_of.at({r["model"], r["format"]})};
-        const auto us = predicted_us(family_of(r["kernel"].get<std::string>()),
-                                     type_of(r["format"].get<std::string>()), work, rates);
+        const ExpertWork work{
+            r["n_tokens"].get<int64_t>(),        size("top_k"), n_experts, n_experts, hidden,
+            3.0 * hidden * size("intermediate"), own->second};
+        const auto us = predicted_us(family_of(r["kernel"].get<std::string>()), type, work, rates);
         EXPECT_TRUE(us) << r["case"];
         all.push_back({r["case"], r["model"], r["us"].get<double>(), us.value_or(0)});
     }
@@ -89,7 +97,8 @@ std::vector<Measured> predict_all(const json& results) {
 TEST(Cost, HoldsForWhatWasNotFitted) {
     size_t n_fitted = 0, n_others = 0;
     for (const char* name : {"h200.json", "study-small_batch.json"}) {
-        for (const Measured& one : predict_all(measured(name))) {
+        const json results = measured(name);
+        for (const Measured& one : predict_all(results, bytes_of(results))) {
             const bool fitted =
                 std::count(std::begin(fitted_models), std::end(fitted_models), one.model);
             ++(fitted ? n_fitted : n_others);
@@ -98,6 +107,19 @@ TEST(Cost, HoldsForWhatWasNotFitted) {
     }
     EXPECT_GT(n_others, 100u);
     EXPECT_GT(n_fitted, 100u);
+}
+
+// Formats with constants of their own, and gemv up to 32 tokens beside the grouped GEMM.
+TEST(Cost, HoldsForOtherFormatsAndMoreTokens) {
+    BytesOf bytes = bytes_of(measured("h200.json"));
+    bytes.merge(bytes_of(measured("formats-h200.json")));
+    for (const auto& [name, least] :
+         {std::pair{"formats-h200.json", 200u}, {"gemv-h200.json", 200u}}) {
+        const std::vector<Measured> all = predict_all(measured(name), bytes);
+        EXPECT_GE(all.size(), least) << name;
+        for (const Measured& one : all)
+            EXPECT_NEAR(one.predicted / one.us, 1.0, 0.25) << name << ' ' << one.name;
+    }
 }
 
 ExpertWork some_work(int64_t n_tokens) {

@@ -1,4 +1,4 @@
-// The gemv family: the experts of up to 16 tokens and their weighted sum at the read rate of
+// The gemv family: the experts of up to 32 tokens and their weighted sum at the read rate of
 // memory.
 //
 // out[t] = scale * sum over slots j of w[t][j] (down_j h_j + bias_j), h_j = act(gate_j x_t, up_j
