@@ -93,7 +93,8 @@ def main(root):
     names = ("h200", "study-small_batch", "gemv-h200", "formats-h200")
     results, small, gemv, formats = (json.loads((root / f"bench/results/{name}.json").read_text()) for name in names)
     bytes_of = bytes_of_all(results, formats)
-    cases = [c for c in cases_of(results, bytes_of) if c["n_tokens"] > MAX_SMALL_BATCH] + cases_of(small, bytes_of) + cases_of(gemv, bytes_of)
+    cases = [c for c in cases_of(results, bytes_of) if c["n_tokens"] > MAX_SMALL_BATCH] + cases_of(small, bytes_of)
+    cases += [c for c in cases_of(gemv, bytes_of) if c["format"] in OTHERS or kernel_names.family(c["kernel"]) == "gemv"]
     cases += [c for c in cases_of(formats, bytes_of) if c["format"] in OTHERS]
     rows = []
     for family, indexes in FAMILIES.items():

@@ -94,8 +94,8 @@ TEST(CudaFilter, AForcedGemvTakesAllTokensThatItCan) {
         return cuda_plan(h200(), layer_with(), filter)->chosen(MOE_STAGE_EXPERTS, 1).most_tokens;
     };
     EXPECT_LT(max_tokens(nullptr), 16);
-    EXPECT_EQ(max_tokens("sm90_*_gemv_*"), 16);
-    EXPECT_EQ(max_tokens("sm80_*_gemv_*,sm80_*_grouped_gemm_*"), 16);
+    EXPECT_EQ(max_tokens("sm90_*_gemv_*"), 32);
+    EXPECT_EQ(max_tokens("sm80_*_gemv_*,sm80_*_grouped_gemm_*"), 32);
 }
 
 TEST(CudaFilter, AStageBindsAGlob) {

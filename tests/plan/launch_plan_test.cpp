@@ -285,8 +285,8 @@ TEST(GemvLaunches, ThereIsOneForEveryNumberOfTokens) {
     for (const FakeDevice& device : {h200(), sm80(), sm86()}) {
         const moe_test::Plan plan = cuda_plan(device, qwen3_30b(), "*_gemv_*");
         const cuda::GemvLaunches& gemv = plan->launch_plan().experts_gemv;
-        EXPECT_EQ(gemv.max_tokens, 16) << device.name;
-        EXPECT_EQ(gemv.all.size(), 64u) << device.name;
+        EXPECT_EQ(gemv.max_tokens, 32) << device.name;
+        EXPECT_EQ(gemv.all.size(), 128u) << device.name;
         EXPECT_EQ(plan->launch_plan().shared_gemv.max_tokens, 0) << device.name;
         const bool is_hopper = device.facts.major == 9;
         for (int32_t n = 1; n <= gemv.max_tokens; ++n) {
@@ -325,7 +325,7 @@ TEST(GemvLaunches, OfRowsDivideTheGpuByThem) {
     const FakeLayer many{test::plain_layer(2048, 768, 256, 20), "nvfp4", 16};
     const moe_test::Plan plan = cuda_plan(h200(), many, "*_gemv_*");
     EXPECT_EQ(plan->launch_plan().expert_rows_gemv.max_tokens, 0);
-    EXPECT_EQ(plan->launch_plan().experts_gemv.max_tokens, 16);
+    EXPECT_EQ(plan->launch_plan().experts_gemv.max_tokens, 32);
 }
 
 TEST(GemvLaunches, NameTheCodebookModeAndSplitK) {
