@@ -5,6 +5,7 @@
 #include <cmath>
 #include <initializer_list>
 
+#include "libmoe/cuda/gemv/gemv_tiling.hpp"
 #include "libmoe/plan/cost_constants.hpp"
 #include "libmoe/plan/plan.hpp"
 
@@ -113,9 +114,11 @@ std::optional<double> predicted_us(cuda::Family family, PackedType type, const E
 
 int32_t gemv_tokens_worth(PackedType type, ExpertWork work, const DeviceRates& rates, int32_t can) {
     // The model is right where experts are equally popular. Where they are not (Zipf 1.2), reading
-    // them once saves more for 8 tokens and more (bench/notes.md); for a small_batch there is
-    // little to share, and fewer kernels are worth what the model may be off by.
-    const auto margin = [&] { return work.n_tokens <= 4 ? 1.05 : work.n_tokens <= 16 ? 0.9 : 0.8; };
+    // them once saves more, and the more the more tokens there are (bench/notes.md); for a few
+    // there is little to share, and fewer kernels are worth what the model may be off by.
+    const auto margin = [&] {
+        return work.n_tokens <= 4 ? 1.05 : work.n_tokens <= cuda::max_gemv_batch ? 0.9 : 0.8;
+    };
     const auto is_worth = [&] {
         const auto alone = predicted_us(cuda::Family::sm90_gemv, type, work, rates);
         const auto together = predicted_us(cuda::Family::grouped, type, work, rates);

@@ -8,6 +8,7 @@
 
 #include "libmoe/base/reciprocal.hpp"
 #include "libmoe/cuda/dequant/grid_records.hpp"
+#include "libmoe/cuda/gemv/gemv_limits.hpp"
 #include "libmoe/cuda/kernel_types.hpp"
 
 namespace moe {
@@ -16,7 +17,6 @@ namespace {
 using cuda::CodebookMode;
 using cuda::DeviceFacts;
 using cuda::GemvTiling;
-using cuda::max_gemv_batch;
 using cuda::max_gemv_slots;
 using cuda::max_split_k_groups;
 using cuda::tables_bytes;
@@ -405,7 +405,7 @@ int32_t max_gemv_tokens(const DeviceFacts& device, GemvProblem problem, const Ge
          !can_divide(problem.up, problem.n_slots)))
         return 0;
     int32_t n = 0;
-    for (problem.n_tokens = 1; problem.n_tokens <= max_gemv_batch; ++problem.n_tokens) {
+    for (problem.n_tokens = 1; problem.n_tokens <= cuda::max_gemv_tokens; ++problem.n_tokens) {
         if (!fits_shared_memory(device, problem, tuning)) break;
         n = problem.n_tokens;
     }
