@@ -16,7 +16,7 @@ class Draw {
     // Of 0 to n - 1.
     int32_t below(int64_t n) { return random_.below(static_cast<int32_t>(n)); }
     bool one_in(int32_t n) { return below(n) == 0; }
-    // About as many between 1 and 4 as between 100 and 400.
+    // A third are 1 to 3, a fifth are 60 and more.
     int64_t tokens(int64_t most) {
         int64_t n = 1 + below(3);
         while (n < most && !one_in(4)) n = 2 * n + below(3) - 1;
@@ -107,8 +107,7 @@ void draw_slice(Draw& draw, const moe_layer_desc& desc, bool of_features, moe_sl
     if (half == 0) return;
     slice.has_intermediate_range = 1;
     slice.intermediate_begin = draw.one_in(2) ? half : 0;
-    slice.intermediate_count =
-        slice.intermediate_begin ? desc.intermediate - half : std::min(half, desc.intermediate);
+    slice.intermediate_count = slice.intermediate_begin ? desc.intermediate - half : half;
 }
 
 bool is_named(const char* format) {
