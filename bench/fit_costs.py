@@ -67,14 +67,14 @@ def fit(cases, family):
     if FAMILIES[family][-1] == ROWS and len({c["model"] for c in cases}) == 1:
         start[-1] = ROWS_OF_MOST  # rows grow with what is multiplied: one model alone cannot tell them apart
         bounds[:, -1] = ROWS_OF_MOST * 0.99, ROWS_OF_MOST * 1.01
-    # What the plan asks for counts more, where there are few cases of it.
+    # Small batches count more: there the plan decides, and there are few cases of them.
     weights = np.array([3.0 if c["format"] in OTHERS and c["n_tokens"] <= MOST_TOKENS else 1.0 for c in cases])
     found = least_squares(lambda c: weights * np.log(x @ c / us), start, bounds=bounds)
     return found.x
 
 
 def cases_of(results, bytes_of):
-    """Those from ids with even routing, with the rates of their run. The kernels of E4M3 have no part in it."""
+    """Those from ids with even routing, with the rates of their run."""
     rates = Rates(results)
     cases = [kernel_names.renewed(r) for r in results["results"] if r["mode"] == "ids" and r["zipf"] == 0 and (r["model"], r["format"]) in bytes_of]
     return [{**case, "expert_bytes": bytes_of[case["model"], case["format"]], "rates": rates} for case in cases]

@@ -73,7 +73,7 @@ int64_t router_bytes(const Setup& setup, int64_t n_tokens) {
 // experts, the shared one among them, for as many tokens as it takes at most.
 SlotRows take_slot_rows(Arena& arena, const Setup& setup, int64_t n_tokens) {
     const Layer& layer = *setup.layer;
-    const int64_t n = std::min<int64_t>(n_tokens, max_gemv_tokens) * (layer.top_k + 1);
+    const int64_t n = std::min<int64_t>(n_tokens, gemv_token_limit) * (layer.top_k + 1);
     const int64_t width = std::max<int64_t>(
         {layer.hidden, setup.has_down_tables ? setup.slice->intermediate_count : 0,
          setup.has_finish_tables ? setup.slice->shared_count : 0});
@@ -85,7 +85,7 @@ SlotRows take_slot_rows(Arena& arena, const Setup& setup, int64_t n_tokens) {
 // the caller sorted are top_k times as many: beyond a number a call takes smaller chunks
 // (chunk_for), which read the weights again. It is lower where values are for few rows alone.
 int64_t value_rows_of(const Setup& setup, int64_t n_tokens, int64_t row_capacity) {
-    constexpr int64_t of_gemv = max_gemv_tokens * (max_gemv_slots + 1);
+    constexpr int64_t of_gemv = gemv_token_limit * (max_gemv_slots + 1);
     const int64_t enough = takes_codes(setup, setup.experts) ? of_gemv : 8192;
     return std::min(row_capacity, std::max(n_tokens, enough));
 }

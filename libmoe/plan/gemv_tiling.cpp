@@ -405,7 +405,7 @@ int32_t max_gemv_tokens(const DeviceFacts& device, GemvProblem problem, const Ge
          !can_divide(problem.up, problem.n_slots)))
         return 0;
     int32_t n = 0;
-    for (problem.n_tokens = 1; problem.n_tokens <= cuda::max_gemv_tokens; ++problem.n_tokens) {
+    for (problem.n_tokens = 1; problem.n_tokens <= cuda::gemv_token_limit; ++problem.n_tokens) {
         if (!fits_shared_memory(device, problem, tuning)) break;
         n = problem.n_tokens;
     }

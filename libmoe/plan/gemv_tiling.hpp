@@ -45,7 +45,7 @@ bool fits_shared_memory(const cuda::DeviceFacts& device, GemvProblem problem,
                         const GemvTuning& tuning);
 
 // Tokens up to which the kernels can take the problem, whatever the codebooks turn out to be;
-// cuda::max_gemv_tokens at most, 0 for a shape that they cannot read.
+// cuda::gemv_token_limit at most, 0 for a shape that they cannot read.
 int32_t max_gemv_tokens(const cuda::DeviceFacts& device, GemvProblem problem,
                         const GemvTuning& tuning);
 // The same of their rows, each a token of one slot and so with fewer thread blocks, which are to

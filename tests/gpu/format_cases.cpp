@@ -41,7 +41,7 @@ void check_tokens(Context& context, const PairSpec& spec, const std::vector<int6
 constexpr Shape shapes[] = {{128, 64},  {256, 192}, {704, 80},  {320, 192},
                             {256, 256}, {512, 768}, {2048, 512}};
 
-// As the plan has it, and by each kernel: one by one up to 32, sorted any.
+// By the kernel that the plan takes and by each: one by one up to 32 tokens, sorted for any.
 const std::vector<int64_t> all_widths = {1, 2, 7, 17, 32, 200};
 
 void add_formats(CaseList& list) {

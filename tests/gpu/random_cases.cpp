@@ -13,7 +13,7 @@ class Draw {
   public:
     explicit Draw(uint64_t seed) : random_(seed * 0x9E3779B97F4A7C15 + 11) {}
 
-    // Of 0 to n - 1.
+    // A number from 0 to n - 1.
     int32_t below(int64_t n) { return random_.below(static_cast<int32_t>(n)); }
     bool one_in(int32_t n) { return below(n) == 0; }
     // A third are 1 to 3, a fifth are 60 and more.
@@ -165,7 +165,7 @@ Drawn draw_case(uint64_t seed, bool on_cuda) {
 Forward draw_call(Draw& draw, const Pair& pair, int64_t n_tokens) {
     const moe_layer_desc& d = pair.desc();
     Forward call = pair.routed_call(n_tokens, static_cast<uint64_t>(draw.below(1000)));
-    // As many experts as all tokens together want, or a few that most want.
+    // Either every expert is wanted by some token, or a few are by most.
     const int32_t popular = 1 + draw.below(d.n_experts);
     if (draw.one_in(3))
         for (size_t i = 0; i < call.ids.size(); ++i)

@@ -7,6 +7,6 @@ namespace moe::cuda {
 
 // Tokens of a call. Each has thread blocks of its own, so that with twice as many as this few SMs
 // would be left for one.
-constexpr int32_t max_gemv_tokens = 2 * max_gemv_batch;
+constexpr int32_t gemv_token_limit = 2 * max_gemv_batch;
 
 }  // namespace moe::cuda
