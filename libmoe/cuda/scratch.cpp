@@ -8,7 +8,7 @@
 #include "libmoe/cuda/dispatch/dispatch.hpp"
 #include "libmoe/cuda/exact/exact.hpp"
 #include "libmoe/cuda/fp8_blocks.hpp"
-#include "libmoe/cuda/gemv/gemv_limits.hpp"
+#include "libmoe/cuda/gemv/gemv_tiling.hpp"
 #include "libmoe/cuda/grouped_gemm/grouped_gemm.hpp"
 
 namespace moe::cuda {

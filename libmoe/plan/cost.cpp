@@ -5,7 +5,6 @@
 #include <cmath>
 #include <initializer_list>
 
-#include "libmoe/cuda/gemv/gemv_tiling.hpp"
 #include "libmoe/plan/cost_constants.hpp"
 #include "libmoe/plan/plan.hpp"
 
@@ -116,9 +115,7 @@ int32_t gemv_tokens_worth(PackedType type, ExpertWork work, const DeviceRates& r
     // The model is right where experts are equally popular. Where they are not (Zipf 1.2), reading
     // them once saves more, and the more the more tokens there are (bench/notes.md); for a few
     // there is little to share, and fewer kernels are worth what the model may be off by.
-    const auto margin = [&] {
-        return work.n_tokens <= 4 ? 1.05 : work.n_tokens <= cuda::max_gemv_batch ? 0.9 : 0.8;
-    };
+    const auto margin = [&] { return work.n_tokens <= 4 ? 1.05 : work.n_tokens <= 16 ? 0.9 : 0.8; };
     const auto is_worth = [&] {
         const auto alone = predicted_us(cuda::Family::sm90_gemv, type, work, rates);
         const auto together = predicted_us(cuda::Family::grouped, type, work, rates);

@@ -8,7 +8,6 @@
 
 #include "libmoe/base/reciprocal.hpp"
 #include "libmoe/cuda/dequant/grid_records.hpp"
-#include "libmoe/cuda/gemv/gemv_limits.hpp"
 #include "libmoe/cuda/kernel_types.hpp"
 
 namespace moe {

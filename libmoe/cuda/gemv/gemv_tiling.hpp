@@ -14,7 +14,7 @@ constexpr bool gemv_copies_in_lines(PackedType type) {
 }
 
 constexpr int32_t max_gemv_slots = 64;     // of a token: top_k and the shared expert
-constexpr int32_t max_gemv_batch = 16;     // tokens with some eight SMs for each
+constexpr int32_t gemv_token_limit = 32;   // of a call: each token has some four SMs
 constexpr int32_t max_split_k_groups = 8;  // each has a named barrier of its own
 
 // Offsets in the dynamic shared memory of a block, in bytes.
