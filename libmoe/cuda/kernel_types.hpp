@@ -88,6 +88,11 @@ inline bool sm80_has_middle(PackedType type) {
            (!is_grid(type) || grid_records_of(type, 64).are_whole);
 }
 
+// Kernels of E4M3 with tokens as the rows of A, for weights with a scale for 128 rows.
+constexpr bool fp8_has_middle(PackedType type) {
+    return type == PackedType::e4m3;
+}
+
 constexpr bool fp8_grouped_supports(PackedType type) {
     if (is_grid(type) && !grouped_reads_grid(type)) return false;
     for (const PackedType one : fp8_grouped_types)

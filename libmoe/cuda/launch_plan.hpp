@@ -41,7 +41,7 @@ enum class SelectKernel : uint8_t { block, warp };
 enum class SortKernel : uint8_t { fused, block, runs };
 
 // The tiles of a grouped GEMM: of Hopper's narrow, wide, or both in two launches; of the portable
-// one narrow, middle or wide.
+// one, and of that of E4M3, narrow, middle or wide.
 enum class TileWidths : uint8_t { narrow, middle, wide, both };
 
 // Rows of Hopper's narrow tiles.
@@ -53,6 +53,9 @@ struct MlpTiles {
     TileWidths down = TileWidths::narrow;
 
     bool are_narrow() const { return gate_up == TileWidths::narrow && down == TileWidths::narrow; }
+    bool are_some_middle() const {
+        return gate_up == TileWidths::middle || down == TileWidths::middle;
+    }
     bool are_some_wide() const { return std::max(gate_up, down) >= TileWidths::wide; }
     bool has_wide_alone() const { return gate_up == TileWidths::wide || down == TileWidths::wide; }
     bool operator==(const MlpTiles&) const = default;
@@ -62,6 +65,7 @@ struct MlpTiles {
 struct GemmTraits {
     bool is_16_bit = false;   // weights
     bool has_middle = false;  // the portable kernel for middle tiles is there, and has enough work
+    bool has_fp8_middle = false;  // the kernel of E4M3 for middle tiles reads the weights
 };
 struct MlpTraits {
     GemmTraits gate_up, down;
@@ -76,13 +80,15 @@ struct TileChoice {
     double max_portable_middle;           // beyond, they are wide
     int32_t least_middle_items_of_sm;     // work items; with fewer, middle tiles leave SMs idle
     double max_all_narrow, min_all_wide;  // of Hopper's
-    double max_fp8_narrow;                // beyond, those of E4M3 are wide
+    double max_fp8_narrow;                // beyond, those of E4M3 are middle or wide
 
     MlpTiles of(Family family, const MlpTraits& traits, int64_t most_rows,
                 double average_rows) const {
         const auto all = [](TileWidths widths) { return MlpTiles{widths, widths}; };
         if (family == Family::grouped_fp8)
-            return all(average_rows > max_fp8_narrow ? TileWidths::wide : TileWidths::narrow);
+            return average_rows <= max_fp8_narrow
+                       ? all(TileWidths::narrow)
+                       : MlpTiles{of_fp8(traits.gate_up), of_fp8(traits.down)};
         if (is_sm80_grouped(family)) {
             if (average_rows > max_portable_middle) return all(TileWidths::wide);
             const auto one = [&](const GemmTraits& gemm) {
@@ -105,10 +111,16 @@ struct TileChoice {
         const MlpTraits traits{{.is_16_bit = true}, {.is_16_bit = true}};
         return of(family, traits, n_rows, static_cast<double>(n_rows)).gate_up;
     }
+
+  private:
+    static TileWidths of_fp8(const GemmTraits& gemm) {
+        return gemm.has_fp8_middle ? TileWidths::middle : TileWidths::wide;
+    }
 };
 
 // Names of the kernels of one GEMM. The grouped GEMMs have one for wide tiles and one for narrow
-// tiles, the portable one also one for middle tiles; other families have the first alone.
+// tiles, the portable one and that of E4M3 also one for middle tiles; other families have the first
+// alone.
 struct GemmNames {
     KernelName wide;
     KernelName narrow;

@@ -118,7 +118,9 @@ TileRule tiles_of(Family family, const MlpTiles& tiles) {
         case Family::grouped_f16:
             return tiles.are_narrow() ? grouped_narrow_tiles : grouped_tiles;
         case Family::grouped_fp8:
-            return tiles.are_narrow() ? fp8_narrow_tiles : fp8_tiles;
+            return tiles.are_narrow()        ? fp8_narrow_tiles
+                   : tiles.are_some_middle() ? fp8_middle_tiles
+                                             : fp8_tiles;
         default:
             return tiles.are_some_wide() ? sm80_wide_tiles : sm80_narrow_tiles;
     }

@@ -45,7 +45,8 @@ struct Setup {
     moe_type out_type = MOE_TYPE_NONE;
     moe_type intermediate_type = MOE_TYPE_NONE;
     std::array<PackedType, MOE_ROLE_COUNT>
-        packed_types{};              // of the matrices; none: the layer has none
+        packed_types{};  // of the matrices; none: the layer has none
+    std::array<bool, MOE_ROLE_COUNT> has_scale_of_128_rows{};  // for every such rows of the matrix
     Family experts = Family::exact;  // for more tokens than the gemv family takes
     Family finish = Family::exact;  // likewise, of the shared expert; and of the latent projections
     Family pre_activation = Family::exact;  // of rows that stop before the activation
@@ -74,21 +75,28 @@ inline int64_t least_work_items(const Setup& setup) {
     return (rows + 127) / 128 * setup.slice->n_local;
 }
 
-// The traits of the routed experts' matrices.
+// The traits of the routed experts' matrices, and of those of a shared expert that joins, whose
+// types are the same.
 inline MlpTraits mlp_traits(const Setup& setup, const TileChoice& tiles) {
     const int64_t least = int64_t{tiles.least_middle_items_of_sm} * setup.device.n_sms;
     const bool has_work = least_work_items(setup) >= least;
-    const auto traits = [&](std::initializer_list<moe_role> roles) {
-        GemmTraits gemm{true, has_work};
+    const auto traits = [&](std::initializer_list<moe_role> roles,
+                            std::initializer_list<moe_role> shared) {
+        GemmTraits gemm{true, has_work, true};
+        for (const moe_role role : shared)
+            gemm.has_fp8_middle &= !setup.shared_joins || setup.has_scale_of_128_rows[role];
         for (const moe_role role : roles) {
+            gemm.has_fp8_middle &= setup.has_scale_of_128_rows[role];
             const PackedType type = setup.packed_types[role];
-            if (type == PackedType::none) continue;
+            if (type == PackedType::none) continue;  // that of up where both are one matrix
             gemm.is_16_bit &= type == PackedType::bf16 || type == PackedType::f16;
             gemm.has_middle &= sm80_has_middle(type);
+            gemm.has_fp8_middle &= fp8_has_middle(type);
         }
         return gemm;
     };
-    return {traits({MOE_ROLE_GATE, MOE_ROLE_UP}), traits({MOE_ROLE_DOWN})};
+    return {traits({MOE_ROLE_GATE, MOE_ROLE_UP}, {MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP}),
+            traits({MOE_ROLE_DOWN}, {MOE_ROLE_SHARED_DOWN})};
 }
 
 // Rows of the experts of a chunk of n_tokens tokens, every expert padded; with a row of every token

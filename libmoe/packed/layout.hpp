@@ -17,7 +17,10 @@
 // of 16 bytes while they last, then of 8 and 4. The same part of all lanes lies together: a part
 // of s bytes that begins at byte o of its lane is at 32 o + s l of the block. In little-endian
 // words:
-//   32, 16, 8 bits   element c of the lane is code c
+//   32, 16, 8 bits   element c of the lane is code c, but not of e4m3
+//   e4m3             byte 16 h + 4 j + p of the lane is that of row g + 8 h, step j, and lies at
+//                    512 h + 128 j + 4 l + p: eight rows with 16 k of a step are 128 bytes, which
+//                    ldmatrix and wgmma read as one matrix
 //   nvfp4, mxfp4     word j is step j. Half e of the word has, as sign and magnitude, register 0 in
 //                    its bits 15 and 8..6, 1 in 9 and 2..0, 2 in bit 3 of the OTHER half
 //                    and 12..10, 3 in 13 and (14, 5, 4)

@@ -169,6 +169,18 @@ void store_whole(const CodeGrid<Code>& codes, TileRows rows, std::byte* to) {
         }
 }
 
+// Bytes by rows: of rows 0 to 7, then 8 to 15, of each step the rows in order, with four k of each
+// t.
+void store_bytes_by_rows(const CodeGrid<uint8_t>& codes, TileRows rows, std::byte* to) {
+    const int32_t first = rows == TileRows::up_half ? 8 : 0;
+    const int32_t end = rows == TileRows::gate_half ? 8 : 16;
+    for (int32_t row = first; row < end; ++row)
+        for (int32_t j = 0; j < 4; ++j)
+            for (int32_t t = 0; t < 4; ++t)
+                std::memcpy(to + 512 * (row / 8) + 128 * j + 16 * (row % 8) + 4 * t,
+                            &codes.at[row][16 * t + 4 * j], 4);
+}
+
 }  // namespace
 
 template <>
@@ -177,7 +189,7 @@ StoreCodes<uint8_t> store_codes_of(PackedType type) {
     const bool by_rows = is_row_ordered(type);
     switch (code_bits(type)) {
         case 8:
-            return store_whole<uint8_t>;
+            return by_rows ? store_bytes_by_rows : store_whole<uint8_t>;
         case 7:
             return store_split<7>;
         case 6:

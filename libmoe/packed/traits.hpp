@@ -75,10 +75,11 @@ enum class CodeKind : int8_t {
     codebook,  // an index into the codebook of its expert
 };
 
-// How the codes of four bits and fewer lie in a word of eight.
+// How the codes of rows g and g + 8 of a lane lie: those of up to four bits in a word of eight,
+// bytes among the 32 of a lane (layout.hpp).
 enum class CodeOrder : int8_t {
     in_turns,  // rows g and g + 8 in turns
-    by_rows,   // the four of row g, then the four of row g + 8
+    by_rows,   // those of row g, then those of row g + 8
 };
 
 // The form of a scale record, and the rows and columns that share it.
@@ -123,7 +124,7 @@ constexpr auto make_packed_traits() {
         {T::f32,           "f32",           C::f32,      32, turns, false, S::none,             0,   0,  16, 1},
         {T::f16,           "f16",           C::f16,      16, turns, false, S::none,             0,   0,  16, 1},
         {T::bf16,          "bf16",          C::bf16,     16, turns, false, S::none,             0,   0,  16, 1},
-        {T::e4m3,          "e4m3",          C::e4m3,     8,  turns, false, S::f32_of_8_rows,   32,   4,  16, 1},
+        {T::e4m3,          "e4m3",          C::e4m3,     8,  rows,  false, S::f32_of_8_rows,   32,   4,  16, 2},
         {T::nvfp4,         "nvfp4",         C::e2m1,     4,  turns, false, S::ue5m3,           16,   1,  16, 1},
         {T::mxfp4,         "mxfp4",         C::e2m1,     4,  turns, false, S::e8m0,            32,   1,  32, 1},
         {T::kbit2,         "kbit2",         C::codebook, 2,  rows,  false, S::e4m4,            32,   1,  32, 1},

@@ -10,11 +10,21 @@
 namespace moe {
 namespace {
 
+bool are_bytes_by_rows(const PackedTraits& type) {
+    return type.bits == 8 && type.order == CodeOrder::by_rows;
+}
+
 // The codes of a lane in a block, in the order of its bytes.
 using LaneBytes = std::array<std::byte, 128>;
 
-LaneBytes lane_bytes(const std::byte* codes, int32_t lane, int32_t count) {
+LaneBytes lane_bytes(const PackedTraits& type, const std::byte* codes, int32_t lane) {
+    const int32_t count = 4 * type.bits;
     LaneBytes bytes{};
+    if (are_bytes_by_rows(type)) {
+        for (int32_t i = 0; i < 8; ++i)
+            std::memcpy(&bytes[static_cast<size_t>(4 * i)], codes + 128 * i + 4 * lane, 4);
+        return bytes;
+    }
     for (int32_t begin = 0, size = 16; begin < count; begin += size) {
         while (size > count - begin) size /= 2;
         std::memcpy(&bytes[static_cast<size_t>(begin)], codes + 32 * begin + lane * size,
@@ -82,6 +92,8 @@ uint32_t code_of_parts(const LaneBytes& bytes, int32_t bits, CodeOrder order, co
 
 uint32_t code_at(const PackedTraits& type, const LaneBytes& bytes, const Element& at) {
     if (type.bits == 0) return 0;
+    if (are_bytes_by_rows(type))
+        return little_endian(bytes, 16 * (at.a % 2) + 4 * at.j + 2 * (at.a / 2) + at.e, 1);
     if (type.bits >= 8) {
         const int32_t size = type.bits / 8;
         return little_endian(bytes, (8 * at.j + 2 * at.a + at.e) * size, size);
@@ -180,7 +192,7 @@ void unpack_block(const std::byte* tile, PackedType type, const Block& block,
     const PackedTraits& row = traits(type);
     const PackedScales scales{row, grid_numbers(type), tile + block.scales, tables, block.k0};
     for (int32_t lane = 0; lane < 32; ++lane) {
-        const LaneBytes bytes = lane_bytes(tile + block.codes, lane, 4 * row.bits);
+        const LaneBytes bytes = lane_bytes(row, tile + block.codes, lane);
         for (int32_t c = 0; c < 32; ++c) {
             const Element at{c / 8, c / 2 % 4, c % 2};
             const int32_t r = lane / 4 + 8 * (at.a % 2);

@@ -50,6 +50,17 @@ GemvRange gemv_range_of_shared(const moe_plan& plan, const cuda::NominalRates& r
     return gemv_range(plan, rates, gemv_problem(plan, true, work.n_slots), work, false);
 }
 
+// Does one scale serve each 128 rows of the matrix, from its first row in the plan on?
+bool has_scale_of_128_rows(const WeightsLayout& layout, moe_role role) {
+    const bool is_shared = role == MOE_ROLE_SHARED_GATE || role == MOE_ROLE_SHARED_UP;
+    const bool is_routed = role == MOE_ROLE_GATE || role == MOE_ROLE_UP;
+    const int64_t first = is_routed   ? layout.slice.intermediate_begin
+                          : is_shared ? layout.slice.shared_begin
+                                      : 0;
+    const moe_format& format = layout.formats[role];
+    return format.group_rows < 0 || (format.group_rows % 128 == 0 && first % 128 == 0);
+}
+
 void fill_cuda_setup(moe_plan& plan) {
     cuda::Setup& setup = plan.cuda;
     const DevicePlacement& placement = plan.placement;
@@ -69,7 +80,11 @@ void fill_cuda_setup(moe_plan& plan) {
     for (const moe_role role : {MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP, MOE_ROLE_SHARED_DOWN,
                                 MOE_ROLE_LATENT_IN, MOE_ROLE_LATENT_OUT})
         setup.has_finish_tables |= has_table(role);
-    for (int i = 0; i < MOE_ROLE_COUNT; ++i) setup.packed_types[i] = placement.matrices[i].type;
+    for (int i = 0; i < MOE_ROLE_COUNT; ++i) {
+        setup.packed_types[i] = placement.matrices[i].type;
+        setup.has_scale_of_128_rows[i] =
+            has_scale_of_128_rows(plan.layout, static_cast<moe_role>(i));
+    }
     setup.is_shared_gate_up_fused = placement.is_shared_gate_up_fused;
     setup.x_type = plan.type_of_x_values();
     setup.x_is_fp8 = plan.x_type == MOE_TYPE_F8_E4M3;

@@ -116,7 +116,8 @@ GemmNames names_of(const KernelName& name, Family family) {
     const auto of = [&](const char* tiles) {
         return kernel_name({name.view(), {}, {}}, {}, {}, tiles);
     };
-    return {of("wide"), of("narrow"), cuda::is_sm80_grouped(family) ? of("middle") : KernelName{}};
+    const bool has_middle = cuda::is_sm80_grouped(family) || family == Family::grouped_fp8;
+    return {of("wide"), of("narrow"), has_middle ? of("middle") : KernelName{}};
 }
 
 // The linear kernel of the family, which is also that of down.

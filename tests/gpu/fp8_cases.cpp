@@ -191,9 +191,10 @@ void add_rule(CaseList& list) {
         std::vector<RuleShape> shapes;
     };
     const std::vector<RuleShape> any = {{256, 256}, {192, 320}, {1024, 96}}, of_128 = {{256, 384}};
-    for (const Other& other : {Other{"fp8_row", by_rule, any}, Other{"mxfp4", by_rule, any},
-                               Other{"nvfp4", of_nvfp4, any}, Other{"int4_row", by_rule, any},
-                               Other{"gptq4", by_rule, of_128}, Other{"awq", by_rule, of_128}})
+    for (const Other& other : {Other{"fp8_64x128", by_rule, any}, Other{"fp8_row", by_rule, any},
+                               Other{"mxfp4", by_rule, any}, Other{"nvfp4", of_nvfp4, any},
+                               Other{"int4_row", by_rule, any}, Other{"gptq4", by_rule, of_128},
+                               Other{"awq", by_rule, of_128}})
         for (const auto& [hidden, intermediate] : other.shapes)
             add_case(list, text("fp8/rule/%s_h%d_i%d", other.format, hidden, intermediate),
                      Extent::smoke,
@@ -202,8 +203,10 @@ void add_rule(CaseList& list) {
                          check_rule(Pair(context, spec_of(desc, 300, other.format)),
                                     {0, intermediate}, {1, 17, 90, 300}, other.limits);
                      });
-    // Down of another type than gate and up.
-    for (const auto& [format, down] : {std::pair{"fp8_128x128", "fp8_row"},
+    // Down of another type, or with another grid of scales, than gate and up.
+    for (const auto& [format, down] : {std::pair{"fp8_128x128", "fp8_64x128"},
+                                       {"fp8_64x128", "fp8_128x128"},
+                                       {"fp8_128x128", "fp8_row"},
                                        {"fp8_row", "fp8_128x128"},
                                        {"fp8_128x128", "mxfp4"},
                                        {"int4_row", "fp8_128x128"}})
@@ -296,6 +299,12 @@ void add_policy(CaseList& list) {
             };
             check_policy(context, spec, {400});
         });
+    // A shared expert among the slots has more scales than the routed ones.
+    add_case(list, "fp8/policy/shared_scales", Extent::smoke, [=](Context& context) {
+        PairSpec spec = spec_of(shared, 400);
+        spec.layer.shared_gate_format = "fp8_64x128";
+        check_policy(context, spec, {20, 400});
+    });
 }
 
 // Rows that the caller sorted are quantized one by one, and meet the rule as those by token do.

@@ -60,7 +60,7 @@ TEST(PackedTraits, QuestionsHaveTheirAnswers) {
     EXPECT_EQ(names(has_codebook),
               "kbit2 kbit3 kbit4 kbit5 kbit2_f32 kbit3_f32 kbit4_f32 kbit5_f32 grid_codebook ");
     EXPECT_EQ(names(has_f32_scales), "kbit2_f32 kbit3_f32 kbit4_f32 kbit5_f32 ");
-    EXPECT_EQ(names(is_row_ordered), "kbit2 kbit3 kbit2_f32 kbit3_f32 iq4_xs iq4_nl ");
+    EXPECT_EQ(names(is_row_ordered), "e4m3 kbit2 kbit3 kbit2_f32 kbit3_f32 iq4_xs iq4_nl ");
     EXPECT_EQ(names(has_sign_codes), "kbit5 kbit5_f32 ");
     EXPECT_EQ(names(is_iq_grid), "iq2_xxs iq2_xs iq3_xxs iq3_s ");
     EXPECT_EQ(names(has_superblock),

@@ -34,7 +34,47 @@ TEST(Fp8Plan, ManyTokensTakeTheKernelsOfE4m3) {
     EXPECT_EQ(test::chosen_kernel(plan, MOE_STAGE_EXPERTS, 1), "sm90_e4m3_bf16_gemv_gate_up");
     EXPECT_EQ(plan->launch_plan().down.wide.view(), "sm90_e4m3_fp8_grouped_gemm_down_wide");
     EXPECT_EQ(plan->launch_plan().range(64).tiles.gate_up, cuda::TileWidths::narrow);
-    EXPECT_EQ(plan->launch_plan().range(8192).tiles.gate_up, cuda::TileWidths::wide);
+    const cuda::MlpTiles tiles = plan->launch_plan().range(8192).tiles;
+    EXPECT_EQ(tiles, (cuda::MlpTiles{cuda::TileWidths::middle, cuda::TileWidths::middle}));
+    EXPECT_EQ(plan->launch_plan().down.middle.view(), "sm90_e4m3_fp8_grouped_gemm_down_middle");
+}
+
+// A layer in which one matrix has another grid of scales.
+test::FakeLayer layer_with_scales_of(int32_t group_rows, moe_role role) {
+    test::FakeLayer layer = layer_of("fp8_128x128");
+    layer.desc.shared_intermediate = 768;
+    layer.desc.shared_activation = layer.desc.activation;
+    moe_format format = test::format_named("fp8_128x128").format;
+    format.group_rows = group_rows;
+    layer.unnamed[role] = format;
+    return layer;
+}
+
+// Middle tiles have one scale for 128 weight rows.
+TEST(Fp8Plan, WeightsWithMoreScalesTakeWideTiles) {
+    const auto tiles_of = [](int32_t group_rows, moe_role role) {
+        const auto plan = cuda_plan(test::h200(), layer_with_scales_of(group_rows, role));
+        EXPECT_EQ(test::chosen_kernel(plan, MOE_STAGE_EXPERTS),
+                  "sm90_e4m3_fp8_grouped_gemm_gate_up");
+        return plan->launch_plan().range(8192).tiles;
+    };
+    using cuda::TileWidths;
+    EXPECT_EQ(tiles_of(64, MOE_ROLE_UP), (cuda::MlpTiles{TileWidths::wide, TileWidths::middle}));
+    EXPECT_EQ(tiles_of(64, MOE_ROLE_DOWN), (cuda::MlpTiles{TileWidths::middle, TileWidths::wide}));
+    EXPECT_EQ(tiles_of(256, MOE_ROLE_DOWN),
+              (cuda::MlpTiles{TileWidths::middle, TileWidths::middle}));
+}
+
+// A shared expert that joins the routed ones is one of them.
+TEST(Fp8Plan, ASharedExpertWithMoreScalesTakesWideTilesWhereItJoins) {
+    const auto plan = cuda_plan(test::h200(), layer_with_scales_of(64, MOE_ROLE_SHARED_UP));
+    cuda::Setup setup = plan->cuda;
+    for (const bool joins : {false, true}) {
+        setup.shared_joins = joins;
+        const cuda::MlpTraits traits = cuda::mlp_traits(setup, plan->launch_plan().tiles);
+        EXPECT_EQ(traits.gate_up.has_fp8_middle, !joins);
+        EXPECT_TRUE(traits.down.has_fp8_middle);
+    }
 }
 
 // For those of four bits they are slower, and chosen where they are forced.

@@ -1,5 +1,6 @@
-// Building blocks of the types whose codes are bytes, e4m3 and q8_0: bytes 2 a and 2 a + 1 of a
-// lane's step are register a.
+// Building blocks of the types whose codes are bytes. Those of q8_0 and grids lie in turns: bytes
+// 2 a and 2 a + 1 of a lane's step are register a. Those of e4m3 lie by rows: of rows 0 to 7, then
+// 8 to 15, step j is a matrix of 128 bytes.
 #pragma once
 
 #include "libmoe/cuda/dequant/value_blocks.hpp"
@@ -43,6 +44,16 @@ struct GemvByteCodes {
             a[2 * j] = __byte_perm(first, second, 0x5140);
             a[2 * j + 1] = __byte_perm(first, second, 0x7362);
         }
+    }
+};
+
+// The bytes by rows of a block. Every lane of the warp calls load.
+struct RowBytes {
+    uint32_t words[2][4];  // of rows g and g + 8: four codes of each step
+
+    __device__ __forceinline__ void load(uint32_t codes, uint32_t lane) {
+        load_matrices(codes + 16 * lane, words[0]);
+        load_matrices(codes + 512 + 16 * lane, words[1]);
     }
 };
 

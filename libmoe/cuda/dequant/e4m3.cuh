@@ -30,12 +30,13 @@ struct ValueDequant<PackedType::e4m3> {
     static MOE_HOST_DEVICE Words load(PackedType, const std::byte* codes, const std::byte* scales,
                                       int32_t lane, int64_t) {
         Words words;
-        load_code_words(codes, lane, words.code);
+        MOE_UNROLL
+        for (int i = 0; i < 8; ++i) load_words<1>(codes + 128 * i + 4 * lane, words.code + i);
         load_f32_scales(scales + 8 * (lane >> 1 & 1), words.scale);
         return words;
     }
     static MOE_HOST_DEVICE FloatPair pair(const Words& words, const float*, int step, int reg) {
-        const FloatPair pair = e4m3_pair(words.code[2 * step + reg / 2] >> 16 * (reg & 1));
+        const FloatPair pair = e4m3_pair(words.code[4 * (reg & 1) + step] >> 16 * (reg >> 1));
         const float scale = words.scale[reg & 1];
         return {pair.low * scale, pair.high * scale};
     }
@@ -62,7 +63,8 @@ template <>
 struct GemvDequant<PackedType::e4m3> : GemvDequantBase<PackedType::e4m3> {
     using Operand = F16;
     template <int n>
-    struct Words : GemvByteCodes<n> {
+    struct Words {
+        RowBytes codes[n];
         uint2 scales;  // float32 of rows g and g + 8
     };
     template <int n>
@@ -71,13 +73,16 @@ struct GemvDequant<PackedType::e4m3> : GemvDequantBase<PackedType::e4m3> {
         const uint32_t at = k_block + block * min_split_bytes;
         words.scales =
             load_shared_8(at + scales + column_block(lane, n) * min_split_bytes + (lane & 1) * 8);
-        words.GemvByteCodes<n>::load(at, min_split_bytes, lane);
+#pragma unroll
+        for (int i = 0; i < n; ++i)
+            words.codes[i].load(at + i * min_split_bytes, static_cast<uint32_t>(lane));
     }
     template <int n>
     static __device__ __forceinline__ void step(const Words<n>& words, int j, uint32_t,
                                                 uint32_t (&a)[4]) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) a[i] = f16_of_e4m3(words.word(j, i / 2), i % 2);
+        for (int i = 0; i < 4; ++i)
+            a[i] = f16_of_e4m3(words.codes[j / 4].words[i % 2][j % 4], i / 2);
     }
     template <int n>
     static __device__ __forceinline__ RowScales factors(const Words<n>& words) {
@@ -87,10 +92,13 @@ struct GemvDequant<PackedType::e4m3> : GemvDequantBase<PackedType::e4m3> {
 
 template <>
 struct GroupedDequant<PackedType::e4m3> : GroupedDequantBase<PackedType::e4m3> {
-    using Words = GroupedByteWords;
+    struct Words {
+        RowBytes codes;
+        float2 scale;  // of rows g and g + 8
+    };
     static __device__ __forceinline__ Words load(uint32_t codes, uint32_t scales, uint32_t lane) {
         Words words;
-        load_byte_codes(codes, lane, words.codes);
+        words.codes.load(codes, lane);
         const uint2 scale = load_shared_8(scales + (lane & 2) * 4);
         words.scale = {__uint_as_float(scale.x), __uint_as_float(scale.y)};
         return words;
@@ -98,12 +106,9 @@ struct GroupedDequant<PackedType::e4m3> : GroupedDequantBase<PackedType::e4m3> {
     template <Operand operand = Operand::bf16>
     static __device__ __forceinline__ void dequantize(const Words& words, const Table&,
                                                       uint32_t (&a)[16]) {
-        const uint32_t w[8] = {words.codes[0].x, words.codes[0].y, words.codes[0].z,
-                               words.codes[0].w, words.codes[1].x, words.codes[1].y,
-                               words.codes[1].z, words.codes[1].w};
 #pragma unroll
         for (int i = 0; i < 16; ++i) {
-            const float2 pair = f32_of_e4m3(w[i / 2] >> 16 * (i & 1));
+            const float2 pair = f32_of_e4m3(words.codes.words[i & 1][i / 4] >> 16 * (i >> 1 & 1));
             const float scale = i & 1 ? words.scale.y : words.scale.x;
             a[i] = operand_pair<operand>({pair.x * scale, pair.y * scale});
         }
@@ -120,24 +125,15 @@ struct GroupedDequant<PackedType::e4m3> : GroupedDequantBase<PackedType::e4m3> {
     }
 };
 
-struct E4m3Operands {
-    // A word has two k of row g, then of row g + 8; two words make four k of either.
-    static __device__ __forceinline__ void operands(uint32_t codes, uint32_t lane, uint32_t* a) {
-        uint4 words[2];
-        load_byte_codes(codes, lane, words);
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            const uint32_t first = word_of(words[i / 2], i % 2 * 2);
-            const uint32_t second = word_of(words[i / 2], i % 2 * 2 + 1);
-            a[2 * i] = permute_bytes(first, second, 0x5410);
-            a[2 * i + 1] = permute_bytes(first, second, 0x7632);
-        }
-    }
-};
-
 template <>
-struct Fp8Dequant<PackedType::e4m3> : E4m3Operands {
+struct Fp8Dequant<PackedType::e4m3> {
     static constexpr PackedType type = PackedType::e4m3;
+    static __device__ __forceinline__ void operands(uint32_t codes, uint32_t lane, uint32_t* a) {
+        RowBytes bytes;
+        bytes.load(codes, lane);
+#pragma unroll
+        for (int i = 0; i < 8; ++i) a[i] = bytes.words[i % 2][i / 2];
+    }
     static __device__ __forceinline__ float2 scales(uint32_t scales) {
         const uint2 words = load_shared_8(scales);
         return {__uint_as_float(words.x), __uint_as_float(words.y)};

@@ -12,7 +12,16 @@ struct Fp8Dequant<PackedType::grid_e4m3> {
     using KeptScales = GridKeptScales;
     static __device__ __forceinline__ void operands(uint32_t codes, uint32_t lane,
                                                     const KeptScales&, uint32_t* a) {
-        E4m3Operands::operands(codes, lane, a);
+        // A word has two k of row g, then of row g + 8; two words make four k of either.
+        uint4 words[2];
+        load_byte_codes(codes, lane, words);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const uint32_t first = word_of(words[i / 2], i % 2 * 2);
+            const uint32_t second = word_of(words[i / 2], i % 2 * 2 + 1);
+            a[2 * i] = permute_bytes(first, second, 0x5410);
+            a[2 * i + 1] = permute_bytes(first, second, 0x7632);
+        }
     }
 };
 

@@ -9,21 +9,49 @@
 // Shape::most_rows; rows of a linear output are aligned to 16 bytes.
 //
 // A work item is a tile and 128 weight rows, of a gated GEMM 256: those of the 128 features that
-// share a scale. A work tile has 128 of the rows.
+// share a scale. A work tile has 128 of the rows. Fp8Middle, for e4m3 alone, has items and work
+// tiles of 256.
 //
 // 1. Scheduler: as that of sm90_grouped_gemm.cuh.
 // 2. Producer (sm90_fp8_producer.cuh): copies weights, tokens and scales, 128 k per stage. Weights
 //    of the first work tile are issued before the wait for the preceding kernel (PDL).
-// 3. Mainloop (sm90_fp8_mainloop.cuh): two warpgroups with 64 weight rows each.
-// 4. Epilogue: that of sm90_epilogue.cuh, or of a gated GEMM sm90_fp8_epilogue.cuh. The producer
-//    already prefetches the next work tile.
+// 3. Mainloop (sm90_fp8_mainloop.cuh): two warpgroups with 64 weight rows each; of Fp8Middle with
+//    64 tokens each (sm90_fp8_tokens_mainloop.cuh).
+// 4. Epilogue: that of sm90_epilogue.cuh, or of a gated GEMM sm90_fp8_epilogue.cuh; of Fp8Middle
+//    sm90_fp8_tokens_epilogue.cuh. The producer already prefetches the next work tile.
 #pragma once
 
 #include "libmoe/cuda/grouped_gemm/sm90_fp8_epilogue.cuh"
 #include "libmoe/cuda/grouped_gemm/sm90_fp8_mainloop.cuh"
 #include "libmoe/cuda/grouped_gemm/sm90_fp8_producer.cuh"
+#include "libmoe/cuda/grouped_gemm/sm90_fp8_tokens_epilogue.cuh"
 
 namespace moe::cuda {
+
+template <class Dequant, class Shape, bool gated>
+__device__ __forceinline__ void consume_work_tile(const LaneWork& work,
+                                                  Fp8Pipeline<Dequant::type, Shape>& pipeline) {
+    const RowTerms terms(work);  // loaded early to hide the latency
+    Accumulators<Shape> sums;
+    Fp8Mainloop<Dequant, Shape> mainloop(work, pipeline);
+    Shape::with_width(work.work_tile.width,
+                      [&]<int n>(Width<n>) { mainloop.template run<n>(sums); });
+    const Affine affine(terms, 1.0f);
+    if constexpr (gated)
+        run_fp8_gated_epilogue<Shape>(work, affine, sums);
+    else
+        run_epilogue<Shape, Operand::bf16, false>(work, affine, sums);
+}
+
+template <class Dequant, bool gated>
+__device__ __forceinline__ void consume_tokens(const LaneWork& work,
+                                               Fp8Pipeline<Dequant::type, Fp8Middle>& pipeline) {
+    Fp8TokensMainloop<Dequant::type> mainloop(work, pipeline);
+    if (64 * static_cast<int32_t>(work.warpgroup) >= work.work_tile.n_rows) return mainloop.skip();
+    Fp8TokenSums sums;
+    mainloop.run(sums);
+    run_fp8_tokens_epilogue<gated>(work, sums);
+}
 
 template <class Dequant, class Shape, bool gated>
 __device__ __forceinline__ void consume_fp8(const Sm90Call& gemm,
@@ -34,19 +62,14 @@ __device__ __forceinline__ void consume_fp8(const Sm90Call& gemm,
     while (work_tile.n_rows > 0) {
         const LaneWork work{
             gemm, work_tile, threadIdx.x / 128, threadIdx.x / 32 % 4, threadIdx.x % 32, staging};
-        const RowTerms terms(work);  // loaded early to hide the latency
-        Accumulators<Shape> sums;
-        Fp8Mainloop<Dequant, Shape> mainloop(work, pipeline);
-        Shape::with_width(work_tile.width,
-                          [&]<int n>(Width<n>) { mainloop.template run<n>(sums); });
-        const Affine affine(terms, 1.0f);
-        if constexpr (gated)
-            run_fp8_gated_epilogue<Shape>(work, affine, sums);
+        if constexpr (tokens_as_a<Shape>)
+            consume_tokens<Dequant, gated>(work, pipeline);
         else
-            run_epilogue<Shape, Operand::bf16, false>(work, affine, sums);
+            consume_work_tile<Dequant, Shape, gated>(work, pipeline);
         pipeline.wait_full();
         work_tile = load_work_tile(pipeline.header());
     }
+    if constexpr (gated && tokens_as_a<Shape>) bulk_store_wait();
 }
 
 template <class Dequant, class Shape, bool gated>

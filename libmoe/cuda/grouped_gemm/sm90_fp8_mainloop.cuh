@@ -72,8 +72,8 @@ struct Fp8Mainloop {
         pipeline.advance();
     }
 
-    // Products come first: what does not wait for them would be moved between the wgmma, and there
-    // wait for its loads.
+    // Scales are multiplied by each other first, as in sm90_fp8_tokens_mainloop.cuh, so that a row
+    // has the same bits in every tile.
     template <int n>
     __device__ __forceinline__ void add(const float (&products)[n / 2], float2 of_weights,
                                         uint32_t scales, float* sums) const {
@@ -83,8 +83,9 @@ struct Fp8Mainloop {
             const float of_tokens[2] = {__uint_as_float(words.x), __uint_as_float(words.y)};
 #pragma unroll
             for (int e = 0; e < 4; ++e)
-                sums[4 * i + e] = fmaf(products[4 * i + e] * of_tokens[e & 1],
-                                       e < 2 ? of_weights.x : of_weights.y, sums[4 * i + e]);
+                sums[4 * i + e] =
+                    fmaf(products[4 * i + e],
+                         of_tokens[e & 1] * (e < 2 ? of_weights.x : of_weights.y), sums[4 * i + e]);
         }
     }
 };

@@ -26,11 +26,11 @@ struct Fp8StageCopy {
     __device__ Fp8StageCopy(const Sm90Call& gemm_, const WorkTile& work_tile, uint32_t lane_)
         : gemm(gemm_),
           lane(lane_),
-          n_weight_tiles(
-              static_cast<uint32_t>(min(8, gemm_.weights.n_tiles - first_tile(work_tile)))),
+          n_weight_tiles(static_cast<uint32_t>(min(static_cast<int32_t>(Shape::packed_tiles),
+                                                   gemm_.weights.n_tiles - first_tile(work_tile)))),
           n_rows(gemm_.in.index ? 0 : round_up(static_cast<uint32_t>(work_tile.n_rows), 8)),
           tile(gemm_, work_tile.expert, first_tile(work_tile) + static_cast<int32_t>(lane_)) {
-        const bool has_scales = lane == tiles_per_block + 1;
+        const bool has_scales = lane == Shape::packed_tiles + 1;
         const std::byte* from = has_scales
                                     ? fp8_scales(gemm.in_bytes(), gemm.weights.k, gemm.in_capacity)
                                     : gemm.in_bytes();
@@ -45,22 +45,30 @@ struct Fp8StageCopy {
         if (lane == 0)
             mbarrier_expect(at.full(), n_weight_tiles * n + n_rows * (fp8_block_columns + 4));
         __syncwarp();
-        if (lane >= n_weight_tiles) return;
-        const uint32_t to =
-            at.data() + Shared::tiles + lane * Shared::tile_bytes + tile.in_room(2 * block, 2);
-        bulk_load_once(to, tile.data + tile.begin(2 * block), n, at.full());
+        const uint32_t to = at.data() + Shared::tiles + in_stage(2 * block);
+        if (lane < n_weight_tiles)
+            bulk_load_once(to, tile.data + tile.begin(2 * block), n, at.full());
     }
     __device__ __forceinline__ void load_tokens(const Pipeline& at, uint32_t block) const {
         if (n_rows == 0) return;
-        if (lane == tiles_per_block)
+        if (lane == Shape::packed_tiles)
             bulk_load(at.data(), tokens + block * tokens_step, n_rows * fp8_block_columns,
                       at.full());
-        else if (lane == tiles_per_block + 1)
+        else if (lane == Shape::packed_tiles + 1)
             bulk_load(at.data() + Shared::token_scales, tokens + block * tokens_step, 4 * n_rows,
                       at.full());
     }
 
   private:
+    // Where this lane's packed tile lies among those of a stage that begins with `first`.
+    __device__ __forceinline__ uint32_t in_stage(uint32_t first) const {
+        const uint32_t in_room = tile.in_room(first, 2);
+        if constexpr (tokens_as_a<Shape>)
+            return __shfl_sync(0xFFFFFFFFu, in_room, 0) +
+                   lane * even_tile_step(type, gemm.weights.k);
+        else
+            return lane * Shared::tile_bytes + in_room;
+    }
     static __device__ int32_t first_tile(const WorkTile& work_tile) {
         return work_tile.row_block * static_cast<int32_t>(tiles_per_block);
     }
@@ -107,14 +115,15 @@ struct Fp8Producer {
         }
     }
 
-    __device__ int32_t of_item() const { return row_blocks_of_item(gemm.epilogue); }
+    __device__ int32_t of_item() const { return row_blocks_of_item<Shape>(gemm.epilogue); }
 
     // row_block: number of the item among those of the tile.
     __device__ void copy_item(WorkTile work_tile) {
         const int32_t n_row_blocks = (gemm.weights.n_tiles + 7) / 8;
         const int32_t first = work_tile.row_block * of_item();
         work_tile.width = Shape::width_of(work_tile.n_rows);
-        for (int32_t i = first; i < min(first + of_item(), n_row_blocks); ++i) {
+        for (int32_t i = first; i < min(first + of_item(), n_row_blocks);
+             i += row_blocks_of_work_tile<Shape>) {
             work_tile.row_block = i;
             copy_work_tile(work_tile);
         }

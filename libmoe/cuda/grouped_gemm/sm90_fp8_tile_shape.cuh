@@ -9,13 +9,17 @@
 
 namespace moe::cuda {
 
-// Both shapes process 128 weight rows per work tile. A lane has the sums of a work tile in
-// registers, and the products of a block of 128 k with up to most_at_once tokens.
+// A lane has the sums of a work tile in registers, and the products of a block of 128 k with up to
+// most_at_once tokens, or weight rows.
 //
-//   Fp8Wide    up to 256 tokens, beyond 128 in two turns; one block per SM
-//   Fp8Narrow  up to 48 tokens; two blocks per SM, so that one reads weights during the other's
-//              epilogue
+//   Fp8Wide    128 weight rows, up to 256 tokens, beyond 128 in two turns; one block per SM
+//   Fp8Narrow  128 weight rows, up to 48 tokens; two blocks per SM, so that one reads weights
+//              during the other's epilogue
+//   Fp8Middle  tokens are the rows of A, 64 to a warpgroup, so that a lane's two tokens have their
+//              scales in registers (sm90_fp8_tokens_mainloop.cuh): 256 weight rows in two turns;
+//              one block per SM
 struct Fp8Wide {
+    static constexpr uint32_t packed_tiles = 8;
     static constexpr int most_rows = 256;
     static constexpr int most_at_once = 128;
     static constexpr uint32_t threads = 384;
@@ -48,7 +52,22 @@ struct Fp8Wide {
     }
 };
 
+struct Fp8Middle {
+    static constexpr uint32_t packed_tiles = 16;
+    static constexpr int most_rows = 128;
+    static constexpr int most_at_once = 128;
+    static constexpr uint32_t threads = 384;
+    static constexpr uint32_t blocks_per_sm = 1;
+    static constexpr uint32_t consumer_registers = 232;
+    static constexpr uint32_t producer_registers = 40;
+    static constexpr uint32_t pipeline_bytes = 204 * 1024;
+    static constexpr uint32_t staging_bytes = 8 * 1024;  // per warpgroup
+
+    static __device__ __forceinline__ int32_t width_of(int32_t) { return most_rows; }
+};
+
 struct Fp8Narrow {
+    static constexpr uint32_t packed_tiles = 8;
     static constexpr int most_rows = 48;
     static constexpr int most_at_once = 48;
     static constexpr uint32_t threads = 384;
@@ -80,19 +99,35 @@ struct Fp8Narrow {
 // Bytes that the gated epilogue stages of a row: 128 features of bfloat16.
 constexpr uint32_t fp8_staged_row_bytes = 2 * fp8_block_columns;
 
-// A stage holds 128 k: token rows of 128 bytes, eight packed tiles, and the scales of the tokens.
+// Are tokens the rows of A? Then wgmma reads the weights where they lie in a stage, so that packed
+// tiles are the same number of bytes apart; else each has a room of its own.
+template <class Shape>
+constexpr bool tokens_as_a = Shape::packed_tiles > tiles_per_block;
+
+// From one packed tile of two blocks to the next in a stage: as far as in memory but for whole
+// lines, so that all copies are from line to line.
+__device__ __forceinline__ uint32_t even_tile_step(PackedType type, int32_t k) {
+    const uint32_t bytes = staged_tile_bytes(type, 2);
+    return bytes + ((static_cast<uint32_t>(tile_bytes(type, k)) - bytes) & (line_bytes - 1));
+}
+
+// A stage holds 128 k: token rows of 128 bytes, the packed tiles, and the scales of the tokens.
 template <PackedType type, class Shape>
 struct Fp8Shared {
-    static constexpr uint32_t tile_bytes = staged_tile_room(type, 2);
+    static constexpr uint32_t tile_bytes =
+        tokens_as_a<Shape> ? round_up(staged_tile_bytes(type, 2), 16) + line_bytes - 16
+                           : staged_tile_room(type, 2);
     static constexpr uint32_t tiles = Shape::most_rows * fp8_block_columns;
-    static constexpr uint32_t token_scales = tiles + tiles_per_block * tile_bytes;
+    static constexpr uint32_t token_scales =
+        tiles + Shape::packed_tiles * tile_bytes + (tokens_as_a<Shape> ? line_bytes : 0);
     static constexpr uint32_t stage_bytes = round_up(token_scales + 4 * Shape::most_rows, 1024);
     static constexpr uint32_t n_stages = Shape::pipeline_bytes / stage_bytes;
 
     static constexpr uint32_t staging = n_stages * stage_bytes;
     // Each warpgroup stages in the linear epilogue, both together in the gated one.
     static constexpr uint32_t linear_bytes = 2 * Shape::staging_bytes;
-    static constexpr uint32_t gated_bytes = fp8_staged_row_bytes * Shape::most_rows;
+    static constexpr uint32_t gated_bytes =
+        tokens_as_a<Shape> ? linear_bytes : fp8_staged_row_bytes * Shape::most_rows;
     static constexpr uint32_t staging_bytes =
         linear_bytes > gated_bytes ? linear_bytes : gated_bytes;
     static constexpr uint32_t headers = staging + staging_bytes;
@@ -205,9 +240,13 @@ __device__ __forceinline__ uint32_t token_blocks(const GemmArgs& gemm) {
     return (weight_blocks(gemm) + 1) / 2;
 }
 
-// Row blocks of an item: of a gated GEMM two, which have the 128 features of a scale.
+// Row blocks of 8 packed tiles of an item: of a gated GEMM two, which have the 128 features of a
+// scale; and those of a work tile.
+template <class Shape>
 __host__ __device__ constexpr int32_t row_blocks_of_item(Epilogue epilogue) {
-    return epilogue == Epilogue::gated ? 2 : 1;
+    return tokens_as_a<Shape> || epilogue == Epilogue::gated ? 2 : 1;
 }
+template <class Shape>
+constexpr int32_t row_blocks_of_work_tile = Shape::packed_tiles / tiles_per_block;
 
 }  // namespace moe::cuda
