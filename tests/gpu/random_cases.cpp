@@ -117,7 +117,7 @@ bool is_named(const char* format) {
                        [&](const char* one) { return std::string_view(one) == format; });
 }
 
-Drawn draw_case(uint64_t seed, bool on_cuda) {
+Drawn draw_case(uint64_t seed, const Device& device) {
     Draw draw(seed);
     Drawn drawn;
     PairSpec& spec = drawn.spec;
@@ -142,11 +142,12 @@ Drawn draw_case(uint64_t seed, bool on_cuda) {
         draw_slice(draw, desc, are_named && !desc.has_expert_norm && draw.one_in(2), drawn.slice);
     constexpr const char* filters[] = {"-experts:sm90_*", "-experts:*_gemv_*",
                                        "-experts:sm90_*_grouped_gemm_*"};
-    const char* filter = on_cuda && draw.one_in(2) ? draw.of(filters) : nullptr;
+    const char* filter = device.is_cuda() && draw.one_in(2) ? draw.of(filters) : nullptr;
+    const std::string filter_of_plan = filter ? device.with_its_own(filter) : "";
     const bool is_invariant = draw.one_in(5);
     const uint64_t workspace = draw.one_in(6) ? uint64_t{3} << 20 : 0;
     spec.subject = [=](moe_plan_desc& plan) {
-        plan.kernel_filter = filter;
+        if (filter) plan.kernel_filter = filter_of_plan.c_str();
         plan.batch_invariant = is_invariant;
         plan.max_workspace_bytes = workspace;
     };
@@ -184,7 +185,7 @@ Forward draw_call(Draw& draw, const Pair& pair, int64_t n_tokens) {
 }
 
 void run_random(Context& context, uint64_t seed) {
-    Drawn drawn = draw_case(seed, context.device.is_cuda());
+    Drawn drawn = draw_case(seed, context.device);
     context.notes.insert(drawn.name);
     const bool is_sliced = drawn.slice.has_expert_range || drawn.slice.has_intermediate_range;
     if (is_sliced)
