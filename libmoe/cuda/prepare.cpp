@@ -1,5 +1,5 @@
 // The kernels that a plan may launch are loaded when it is made, so that the first forward of a
-// process can be captured; no others are.
+// process can be captured. No other families and types are.
 #include <initializer_list>
 
 #include "libmoe/cuda/activation/activate.hpp"

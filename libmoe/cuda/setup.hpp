@@ -46,7 +46,8 @@ struct Setup {
     moe_type intermediate_type = MOE_TYPE_NONE;
     std::array<PackedType, MOE_ROLE_COUNT>
         packed_types{};  // of the matrices; none: the layer has none
-    std::array<bool, MOE_ROLE_COUNT> has_scale_of_128_rows{};  // for every such rows of the matrix
+    // One scale serves each 128 rows, from the first on.
+    std::array<bool, MOE_ROLE_COUNT> has_scale_of_128_rows{};
     Family experts = Family::exact;  // for more tokens than the gemv family takes
     Family finish = Family::exact;  // likewise, of the shared expert; and of the latent projections
     Family pre_activation = Family::exact;  // of rows that stop before the activation

@@ -4,6 +4,7 @@
 #include "libmoe/cuda/kernel_types.hpp"
 #include "libmoe/plan/cost.hpp"
 #include "libmoe/plan/launch_plan.hpp"
+#include "libmoe/weights/weights.hpp"
 
 namespace moe {
 namespace {
@@ -50,7 +51,9 @@ GemvRange gemv_range_of_shared(const moe_plan& plan, const cuda::NominalRates& r
     return gemv_range(plan, rates, gemv_problem(plan, true, work.n_slots), work, false);
 }
 
-// Does one scale serve each 128 rows of the matrix, from its first row in the plan on?
+// Does one scale serve each 128 rows of the matrix, from its first row in the plan on? The second
+// half of a fused tensor begins inside of a group where the first one ends there; 64 rows are
+// enough there, since eight packed tiles have 64 features of gate and of up.
 bool has_scale_of_128_rows(const WeightsLayout& layout, moe_role role) {
     const bool is_shared = role == MOE_ROLE_SHARED_GATE || role == MOE_ROLE_SHARED_UP;
     const bool is_routed = role == MOE_ROLE_GATE || role == MOE_ROLE_UP;
@@ -58,7 +61,10 @@ bool has_scale_of_128_rows(const WeightsLayout& layout, moe_role role) {
                           : is_shared ? layout.slice.shared_begin
                                       : 0;
     const moe_format& format = layout.formats[role];
-    return format.group_rows < 0 || (format.group_rows % 128 == 0 && first % 128 == 0);
+    if (format.group_rows < 0) return true;
+    const bool begins_with_one =
+        first % 128 == 0 && (!may_be_fused(role) || layout.layer.role_shape(role).rows % 64 == 0);
+    return format.group_rows % 128 == 0 && begins_with_one;
 }
 
 void fill_cuda_setup(moe_plan& plan) {

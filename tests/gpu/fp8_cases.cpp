@@ -203,6 +203,18 @@ void add_rule(CaseList& list) {
                          check_rule(Pair(context, spec_of(desc, 300, other.format)),
                                     {0, intermediate}, {1, 17, 90, 300}, other.limits);
                      });
+    // The up half of a fused tensor begins inside of a group of scales.
+    for (const int32_t intermediate : {96, 192, 352})
+        for (const moe_gate_up_order order : {MOE_GATE_UP_GATE_FIRST, MOE_GATE_UP_UP_FIRST})
+            add_case(
+                list,
+                text("fp8/rule/fused_%s_i%d",
+                     order == MOE_GATE_UP_GATE_FIRST ? "gate_first" : "up_first", intermediate),
+                Extent::smoke, [=](Context& context) {
+                    PairSpec spec = spec_of(plain_layer(256, intermediate, 6, 2), 700);
+                    spec.layer.fused = order;
+                    check_rule(Pair(context, spec), {0, intermediate}, {90, 700});
+                });
     // Down of another type, or with another grid of scales, than gate and up.
     for (const auto& [format, down] : {std::pair{"fp8_128x128", "fp8_64x128"},
                                        {"fp8_64x128", "fp8_128x128"},

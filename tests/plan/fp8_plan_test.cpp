@@ -65,6 +65,22 @@ TEST(Fp8Plan, WeightsWithMoreScalesTakeWideTiles) {
               (cuda::MlpTiles{TileWidths::middle, TileWidths::middle}));
 }
 
+// The up half of a fused tensor, or a slice, may begin inside of a group.
+TEST(Fp8Plan, MiddleTilesBeginWithAScale) {
+    const auto tiles_of = [](int32_t intermediate) {
+        test::FakeLayer layer = layer_of("fp8_128x128");
+        layer.desc.intermediate = intermediate;
+        return cuda_plan(test::h200(), layer)->launch_plan().range(8192).tiles;
+    };
+    using cuda::TileWidths;
+    const cuda::MlpTiles wide_and_middle{TileWidths::wide, TileWidths::middle};
+    const cuda::MlpTiles middle{TileWidths::middle, TileWidths::middle};
+    EXPECT_EQ(tiles_of(96), wide_and_middle);
+    EXPECT_EQ(tiles_of(352), wide_and_middle);
+    EXPECT_EQ(tiles_of(192), middle);
+    EXPECT_EQ(tiles_of(1408), middle);
+}
+
 // A shared expert that joins the routed ones is one of them.
 TEST(Fp8Plan, ASharedExpertWithMoreScalesTakesWideTilesWhereItJoins) {
     const auto plan = cuda_plan(test::h200(), layer_with_scales_of(64, MOE_ROLE_SHARED_UP));

@@ -257,7 +257,7 @@ TEST(dequant, codes_fill_their_block) {
             const CodeIndex at{i / 8 % 4, i / 2 % 4, i % 2};
             for (int b = 0; b < code_bits(type); ++b) {
                 const int bit = lane_bit(type, at, b);
-                ++used[8 * lane_byte(4 * code_bits(type), i / 32, bit / 8) + bit % 8];
+                ++used[8 * lane_byte(type, i / 32, bit / 8) + bit % 8];
             }
         }
         EXPECT_EQ(used, std::vector<int>(used.size(), 1)) << static_cast<int>(type);

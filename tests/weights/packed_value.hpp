@@ -31,6 +31,8 @@ MOE_HOST_DEVICE constexpr int32_t e2m1_bit(int32_t reg, int32_t parity, int32_t 
 MOE_HOST_DEVICE constexpr int32_t lane_bit(PackedType type, CodeIndex at, int32_t b) {
     const int32_t bits = code_bits(type);
     const int32_t nibble = 4 * nibble_of_code(type, at.reg, at.parity);
+    if (bits >= 8 && is_row_ordered(type))
+        return (16 * (at.reg & 1) + 4 * at.step + 2 * (at.reg >> 1) + at.parity) * bits + b;
     if (bits >= 8) return ((4 * at.step + at.reg) * 2 + at.parity) * bits + b;
     if (is_e2m1(type)) return 32 * at.step + e2m1_bit(at.reg, at.parity, b);
     if (bits == 3) {
@@ -45,8 +47,11 @@ MOE_HOST_DEVICE constexpr int32_t lane_bit(PackedType type, CodeIndex at, int32_
     return 32 * (bits - 1) + nibble + at.step;
 }
 
-// Where byte i of a lane lies among the codes of its block: parts of 16 bytes, then of 8, 4, 2.
-MOE_HOST_DEVICE constexpr int32_t lane_byte(int32_t lane_bytes, int32_t lane, int32_t i) {
+// Where byte i of a lane lies among the codes of its block: parts of 16 bytes, then of 8, 4, 2;
+// parts of 4 for bytes by rows.
+MOE_HOST_DEVICE constexpr int32_t lane_byte(PackedType type, int32_t lane, int32_t i) {
+    const int32_t lane_bytes = 4 * code_bits(type);
+    if (code_bits(type) == 8 && is_row_ordered(type)) return 128 * (i / 4) + 4 * lane + i % 4;
     int32_t begin = 0;
     int32_t part = 16;
     while (lane_bytes - begin < part) part /= 2;
@@ -62,7 +67,7 @@ MOE_HOST_DEVICE inline uint32_t read_code(PackedType type, const std::byte* code
     uint32_t code = 0;
     for (int32_t b = 0; b < code_bits(type); ++b) {
         const int32_t bit = lane_bit(type, at, b);
-        const int32_t byte = lane_byte(4 * code_bits(type), lane, bit / 8);
+        const int32_t byte = lane_byte(type, lane, bit / 8);
         code |= (static_cast<uint32_t>(codes[byte]) >> bit % 8 & 1u) << b;
     }
     return code;

@@ -52,7 +52,8 @@ void prepare_grouped_gemm(PackedType type, moe_type operand);
 
 // Hopper's of E4M3, in sm90_fp8_grouped_gemm.cu: linear and gated. Inputs, and gated outputs, are
 // token blocks of E4M3 (fp8_blocks.hpp); else as Hopper's, of one width. A scale of the weights
-// holds for 8 rows and 128 k.
+// holds for 8 rows and 128 k; for middle tiles, of types with fp8_has_middle, for those rows of
+// eight packed tiles.
 void run_fp8_grouped_gemm(const DeviceFacts& device, const GemmArgs& gemm, const GemmNames& names,
                           TileWidths tiles, cudaStream_t stream);
 bool has_fp8_grouped_gemm_instances(PackedType type);

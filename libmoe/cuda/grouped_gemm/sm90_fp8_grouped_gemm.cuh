@@ -5,8 +5,9 @@
 // blocks of E4M3 with their scales (fp8_blocks.hpp), each row at its own number or through
 // in_index; tiles, rows of one expert; optional biases and row weights, float32. Outputs: rows of
 // bfloat16, float16 or float32 (linear), or token blocks of E4M3 (gated). Preconditions: k is a
-// multiple of 64; Tile.row and both capacities are multiples of 8; Tile.n_rows is at most
-// Shape::most_rows; rows of a linear output are aligned to 16 bytes.
+// multiple of 64; a scale holds for those rows of eight packed tiles, of Fp8Middle; Tile.row and
+// both capacities are multiples of 8; Tile.n_rows is at most Shape::most_rows; rows of a linear
+// output are aligned to 16 bytes.
 //
 // A work item is a tile and 128 weight rows, of a gated GEMM 256: those of the 128 features that
 // share a scale. A work tile has 128 of the rows. Fp8Middle, for e4m3 alone, has items and work
@@ -48,9 +49,9 @@ __device__ __forceinline__ void consume_tokens(const LaneWork& work,
                                                Fp8Pipeline<Dequant::type, Fp8Middle>& pipeline) {
     Fp8TokensMainloop<Dequant::type> mainloop(work, pipeline);
     if (64 * static_cast<int32_t>(work.warpgroup) >= work.work_tile.n_rows) return mainloop.skip();
-    Fp8TokenSums sums;
-    mainloop.run(sums);
-    run_fp8_tokens_epilogue<gated>(work, sums);
+    Fp8TokenAccumulators accum;
+    mainloop.run(accum);
+    run_fp8_tokens_epilogue<gated>(work, accum);
 }
 
 template <class Dequant, class Shape, bool gated>

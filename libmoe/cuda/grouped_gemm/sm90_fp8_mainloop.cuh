@@ -13,6 +13,7 @@
 
 #include "libmoe/cuda/device/wgmma.cuh"
 #include "libmoe/cuda/grouped_gemm/sm90_fp8_tile_shape.cuh"
+#include "libmoe/cuda/kernel_types.hpp"
 
 namespace moe::cuda {
 
@@ -72,8 +73,9 @@ struct Fp8Mainloop {
         pipeline.advance();
     }
 
-    // Scales are multiplied by each other first, as in sm90_fp8_tokens_mainloop.cuh, so that a row
-    // has the same bits in every tile.
+    // Products come first: what does not wait for them would be moved between the wgmma, and there
+    // wait for its loads. Types with middle tiles multiply scales by each other first, as
+    // sm90_fp8_tokens_mainloop.cuh does, so that a row has the same bits in every tile.
     template <int n>
     __device__ __forceinline__ void add(const float (&products)[n / 2], float2 of_weights,
                                         uint32_t scales, float* sums) const {
@@ -82,10 +84,13 @@ struct Fp8Mainloop {
             const uint2 words = load_shared_8(scales + 32 * i + 8 * work.t());
             const float of_tokens[2] = {__uint_as_float(words.x), __uint_as_float(words.y)};
 #pragma unroll
-            for (int e = 0; e < 4; ++e)
-                sums[4 * i + e] =
-                    fmaf(products[4 * i + e],
-                         of_tokens[e & 1] * (e < 2 ? of_weights.x : of_weights.y), sums[4 * i + e]);
+            for (int e = 0; e < 4; ++e) {
+                const float product = products[4 * i + e], of_token = of_tokens[e & 1];
+                const float of_weight = e < 2 ? of_weights.x : of_weights.y;
+                float& sum = sums[4 * i + e];
+                sum = fp8_has_middle(type) ? fmaf(product, of_token * of_weight, sum)
+                                           : fmaf(product * of_token, of_weight, sum);
+            }
         }
     }
 };

@@ -100,7 +100,7 @@ struct Fp8Narrow {
 constexpr uint32_t fp8_staged_row_bytes = 2 * fp8_block_columns;
 
 // Are tokens the rows of A? Then wgmma reads the weights where they lie in a stage, so that packed
-// tiles are the same number of bytes apart; else each has a room of its own.
+// tiles are the same number of bytes apart; else each begins where its bytes do in their line.
 template <class Shape>
 constexpr bool tokens_as_a = Shape::packed_tiles > tiles_per_block;
 

@@ -2,8 +2,8 @@
 // sm90_fp8_grouped_gemm.cuh). A warp has all of its 16 tokens' features, so that warps need not
 // wait for each other.
 //
-// Inputs: float32 sums of sm90_fp8_tokens_mainloop.cuh. Outputs: rows of bfloat16, float16 or
-// float32, by an index where there is one (linear), or a token block of E4M3 and its scales
+// Inputs: float32 accumulators of sm90_fp8_tokens_mainloop.cuh. Outputs: rows of bfloat16, float16
+// or float32, by an index where there is one (linear), or a token block of E4M3 and its scales
 // (gated). Each warp stages rows of 128 bytes in 2 KB of the staging memory, vector v of row r at
 // v ^ (r & 7), and copies them to global memory.
 //
@@ -51,18 +51,18 @@ struct Fp8TokenLane {
     // How many of the warp's 16 tokens there are.
     __device__ int32_t n_rows() const { return work.work_tile.n_rows - warp_row; }
 
-    // Are sums the values, without a weight, a scale and a bias?
+    // Are accumulators the values, without a weight, a scale and a bias?
     static __device__ bool are_plain(const GemmArgs& gemm) {
         return !gemm.row_weight && !gemm.weights.global_scale && !gemm.bias;
     }
     // The values of packed tile i in a turn: token g with rows 2 t and 2 t + 1, then token g + 8.
     // bias: of row 2 t of the tile; null: none.
-    __device__ __forceinline__ void values(const Fp8TokenSums& sums, uint32_t turn, int i,
+    __device__ __forceinline__ void values(const Fp8TokenAccumulators& accum, uint32_t turn, int i,
                                            const float* bias, float (&v)[4]) const {
         const float of_rows[2] = {bias ? bias[0] : 0.0f, bias ? bias[1] : 0.0f};
 #pragma unroll
         for (int e = 0; e < 4; ++e)
-            v[e] = fmaf(sums[turn][4 * i + e] * weight[e >> 1], scale[turn], of_rows[e & 1]);
+            v[e] = fmaf(accum[turn][4 * i + e] * weight[e >> 1], scale[turn], of_rows[e & 1]);
     }
     // Where vector `vector` of token g + 8 half is staged.
     __device__ __forceinline__ uint32_t staged(uint32_t vector, uint32_t half) const {
@@ -108,7 +108,7 @@ __device__ __forceinline__ void copy_staged_rows(const Fp8TokenLane& lane, const
 
 template <uint32_t value_bytes, bool plain>
 __device__ __forceinline__ void store_token_rows(const Fp8TokenLane& lane,
-                                                 const Fp8TokenSums& sums) {
+                                                 const Fp8TokenAccumulators& accum) {
     constexpr int tiles_of_round = 8 / value_bytes;
     const GemmArgs& gemm = lane.work.gemm;
     const bool in_f16 = gemm.out.type == MOE_TYPE_F16;
@@ -130,10 +130,11 @@ __device__ __forceinline__ void store_token_rows(const Fp8TokenLane& lane,
                 float v[4];
                 if constexpr (plain) {
 #pragma unroll
-                    for (int e = 0; e < 4; ++e) v[e] = sums[turn][4 * i + e];
+                    for (int e = 0; e < 4; ++e) v[e] = accum[turn][4 * i + e];
                 } else {
                     const bool is_biased = biases && lane.has_tile(i);
-                    lane.values(sums, turn, i, is_biased ? biases + 16 * i + 8 * turn : nullptr, v);
+                    lane.values(accum, turn, i, is_biased ? biases + 16 * i + 8 * turn : nullptr,
+                                v);
                 }
 #pragma unroll
                 for (uint32_t half = 0; half < 2; ++half) {
@@ -154,9 +155,9 @@ __device__ __forceinline__ void store_token_rows(const Fp8TokenLane& lane,
 
 // Features 2 t and 2 t + 1 of packed tile i, of tokens g and g + 8, as pairs of bfloat16.
 template <ActivationClass kind>
-__device__ __forceinline__ void activate_token_sums(const Fp8TokenLane& lane,
-                                                    const Fp8TokenSums& sums,
-                                                    uint32_t (&pairs)[16][2]) {
+__device__ __forceinline__ void activate_tokens(const Fp8TokenLane& lane,
+                                                const Fp8TokenAccumulators& accum,
+                                                uint32_t (&pairs)[16][2]) {
     const GemmArgs& gemm = lane.work.gemm;
     const FastActivation<kind> act(gemm.activation);
     const int64_t bias_at =
@@ -168,8 +169,8 @@ __device__ __forceinline__ void activate_token_sums(const Fp8TokenLane& lane,
             return of && is_there ? of + bias_at + 8 * i : nullptr;
         };
         float gate[4], up[4];
-        lane.values(sums, 0, i, bias(gemm.bias), gate);
-        lane.values(sums, 1, i, bias(gemm.up_bias), up);
+        lane.values(accum, 0, i, bias(gemm.bias), gate);
+        lane.values(accum, 1, i, bias(gemm.up_bias), up);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             const float low = act(gate[2 * half], up[2 * half]);
@@ -208,8 +209,8 @@ __device__ __forceinline__ void store_token_block(const Fp8TokenLane& lane,
         const Fp8Scale scale(largest);
 #pragma unroll
         for (int i = 0; i < 16; i += 2) {
-            // Of two packed tiles an even lane takes the word of the first, an odd one of the
-            // other.
+            // An even lane takes the word of the first of two packed tiles, an odd lane that of the
+            // second.
             const FloatPair first = pair_of_bf16(pairs[i][half]);
             const FloatPair second = pair_of_bf16(pairs[i + 1][half]);
             const uint32_t both = scale.word(first.low, first.high, second.low, second.high);
@@ -234,21 +235,21 @@ __device__ __forceinline__ void store_token_block(const Fp8TokenLane& lane,
 
 template <bool gated>
 __device__ __forceinline__ void run_fp8_tokens_epilogue(const LaneWork& work,
-                                                        const Fp8TokenSums& sums) {
+                                                        const Fp8TokenAccumulators& accum) {
     const Fp8TokenLane lane(work);
     if (lane.n_rows() <= 0) return;
     if constexpr (gated) {
         uint32_t pairs[16][2];
         with_activation_class(work.gemm.activation, [&]<ActivationClass kind>(ClassOf<kind>) {
-            activate_token_sums<kind>(lane, sums, pairs);
+            activate_tokens<kind>(lane, accum, pairs);
         });
         store_token_block(lane, pairs);
     } else if (work.gemm.out.type == MOE_TYPE_F32) {
-        store_token_rows<4, false>(lane, sums);
+        store_token_rows<4, false>(lane, accum);
     } else if (Fp8TokenLane::are_plain(work.gemm)) {
-        store_token_rows<2, true>(lane, sums);
+        store_token_rows<2, true>(lane, accum);
     } else {
-        store_token_rows<2, false>(lane, sums);
+        store_token_rows<2, false>(lane, accum);
     }
 }
 
