@@ -96,8 +96,10 @@ inline MlpTraits mlp_traits(const Setup& setup, const TileChoice& tiles) {
         }
         return gemm;
     };
-    return {traits({MOE_ROLE_GATE, MOE_ROLE_UP}, {MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP}),
-            traits({MOE_ROLE_DOWN}, {MOE_ROLE_SHARED_DOWN})};
+    MlpTraits mlp{traits({MOE_ROLE_GATE, MOE_ROLE_UP}, {MOE_ROLE_SHARED_GATE, MOE_ROLE_SHARED_UP}),
+                  traits({MOE_ROLE_DOWN}, {MOE_ROLE_SHARED_DOWN})};
+    mlp.gate_up.has_fp8_middle &= setup.layer->activation.kind == MOE_ACTIVATION_SILU;
+    return mlp;
 }
 
 // Rows of the experts of a chunk of n_tokens tokens, every expert padded; with a row of every token

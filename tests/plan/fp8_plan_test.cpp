@@ -81,6 +81,13 @@ TEST(Fp8Plan, MiddleTilesBeginWithAScale) {
     EXPECT_EQ(tiles_of(1408), middle);
 }
 
+TEST(Fp8Plan, MiddleTilesOfGateAndUpHaveSilu) {
+    test::FakeLayer layer = layer_of("fp8_128x128");
+    layer.desc.activation = MOE_ACTIVATION_GELU_TANH;
+    EXPECT_EQ(cuda_plan(test::h200(), layer)->launch_plan().range(8192).tiles,
+              (cuda::MlpTiles{cuda::TileWidths::wide, cuda::TileWidths::middle}));
+}
+
 // A shared expert that joins the routed ones is one of them.
 TEST(Fp8Plan, ASharedExpertWithMoreScalesTakesWideTilesWhereItJoins) {
     const auto plan = cuda_plan(test::h200(), layer_with_scales_of(64, MOE_ROLE_SHARED_UP));

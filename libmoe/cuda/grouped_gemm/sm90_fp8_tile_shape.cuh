@@ -31,17 +31,13 @@ struct Fp8Wide {
     static constexpr int tokens_at_once = 32;
 
     static __device__ __forceinline__ int32_t width_of(int32_t n_rows) {
-        return n_rows <= 128 ? (n_rows + 31) / 32 * 32 : n_rows <= 192 ? 192 : 256;
+        return (n_rows + 63) / 64 * 64;  // wgmma takes as long for 32 rows
     }
     template <class Call>
     static __device__ __forceinline__ void with_width(int32_t width, Call call) {
         switch (width) {
-            case 32:
-                return call(Width<32>{});
             case 64:
                 return call(Width<64>{});
-            case 96:
-                return call(Width<96>{});
             case 128:
                 return call(Width<128>{});
             case 192:
