@@ -60,11 +60,11 @@ struct Features {
 };
 
 // W v, where W is n_rows rows of an expert's matrix and v.size() columns of it.
-Doubles product(const Floats& matrix, int64_t columns, int64_t first_row, int64_t n_rows,
+Doubles product(const float* matrix, int64_t columns, int64_t first_row, int64_t n_rows,
                 int64_t first_column, const Doubles& v) {
     Doubles out(static_cast<size_t>(n_rows));
     for (int64_t r = 0; r < n_rows; ++r) {
-        const float* row = matrix.data() + (first_row + r) * columns + first_column;
+        const float* row = matrix + (first_row + r) * columns + first_column;
         double sum = 0;
         for (size_t i = 0; i < v.size(); ++i) sum += static_cast<double>(row[i]) * v[i];
         out[static_cast<size_t>(r)] = sum;

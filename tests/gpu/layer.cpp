@@ -247,6 +247,7 @@ void LayerData::give_reference(int role, const clients::RoleShape& shape, const 
     const int64_t size = shape.rows * shape.columns;
     Floats& values = reference_values_[role];
     values.resize(static_cast<size_t>(stack.n * size));
+    reference_sizes_[role] = size;
     const bool bias = shape.rows == 1;
     const int64_t features = bias ? shape.columns : shape.rows, length = size / features;
     for (int64_t e = 0; e < stack.n; ++e) {

@@ -55,10 +55,11 @@ class LayerData {
     moe_weights_desc weights_desc() const;
     moe_weights_desc reference_weights_desc() const;
 
-    // The values of a matrix or vector of an expert, whose role has tensors of its own.
-    const Floats& decoded(moe_role role, int64_t expert) const {
-        const std::vector<Matrix>& all = stacks_.at(role).matrices;
-        return all[static_cast<size_t>(expert) % all.size()].decoded;
+    // The values of a matrix or vector of an expert.
+    const float* decoded(moe_role role, int64_t expert) const {
+        const Floats& all = reference_values_.at(role);
+        const int64_t size = reference_sizes_.at(role);
+        return all.data() + expert * size % static_cast<int64_t>(all.size());
     }
 
     // One matrix of another seed, in place of that of an expert, for moe_weights_update. The
@@ -103,6 +104,7 @@ class LayerData {
     std::array<const moe_format*, MOE_ROLE_COUNT> formats_{}, reference_formats_{};
     std::map<int, Stack> stacks_;
     std::map<int, Floats> reference_values_;
+    std::map<int, int64_t> reference_sizes_;  // of one matrix
     std::deque<std::vector<const void*>> reference_tables_;
     std::deque<moe_tensor> tensors_, reference_tensors_;
     std::vector<const moe_tensor*> list_, reference_list_;
