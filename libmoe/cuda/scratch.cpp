@@ -81,6 +81,14 @@ SlotRows take_slot_rows(Arena& arena, const Setup& setup, int64_t n_tokens) {
             arena.take<float>(n)};
 }
 
+// Rows of act(gate, up): those of the family, or those of gemv, which has 16 bits whatever the
+// family of more tokens has. slots: of a token.
+int64_t h_bytes(Family family, int64_t n_rows, int64_t columns, int64_t n_tokens, int64_t slots) {
+    const int64_t of_gemv = std::min<int64_t>(n_tokens, gemv_token_limit) * slots;
+    return std::max(n_rows * operand_row_bytes(family, columns),
+                    of_gemv * padded_columns(columns) * 2);
+}
+
 // Rows of E4M3 x whose values are held at a time. Those of a chunk's tokens always fit. Rows that
 // the caller sorted are top_k times as many: beyond a number a call takes smaller chunks
 // (chunk_for), which read the weights again. It is lower where values are for few rows alone.
@@ -161,8 +169,8 @@ Scratch::Scratch(const Setup& setup, int64_t n_tokens, std::byte* block) {
     gathered = arena.take<std::byte>(
         setup.has_gate_up_tables ? row_capacity * operand_row_bytes(setup.pre_activation, width)
                                  : 0);
-    h = arena.take<std::byte>(row_capacity *
-                              operand_row_bytes(setup.experts, slice.intermediate_count));
+    h = arena.take<std::byte>(
+        h_bytes(setup.experts, row_capacity, slice.intermediate_count, n, layer.top_k + 1));
     slot_rows = take_slot_rows(arena, setup, n);
     const bool has_pre = setup.unfused || (layer.activation.gated && !setup.is_gate_up_fused);
     pre_activation =
@@ -187,7 +195,7 @@ Scratch::Scratch(const Setup& setup, int64_t n_tokens, std::byte* block) {
                      ? operand_row_bytes(setup.finish, dense_columns)
                      : 0);
     token_blocks = arena.take<std::byte>(padded_rows(dense_rows) * block_bytes);
-    shared_h = arena.take<std::byte>(token_capacity * operand_row_bytes(setup.finish, shared));
+    shared_h = arena.take<std::byte>(h_bytes(setup.finish, token_capacity, shared, n, 1));
     shared_y = arena.take<float>(shared ? token_capacity * layer.hidden : 0);
     shared_pre = shared_pre_needed ? arena.take<float>(2 * token_capacity * shared) : nullptr;
     shared_gate = arena.take<float>(layer.has_shared_expert_gate ? n : 0);
