@@ -27,6 +27,7 @@ struct Unnamed {
 constexpr Unnamed unnamed[] = {
     {"fp8_row", MOE_TYPE_F8_E4M3, 0, 1, -1, MOE_TYPE_F32},
     {"fp8_64x128", MOE_TYPE_F8_E4M3, 0, 64, 128, MOE_TYPE_F32},
+    {"fp8_32x128", MOE_TYPE_F8_E4M3, 0, 32, 128, MOE_TYPE_F32},
     {"fp8_1x64_bf16", MOE_TYPE_F8_E4M3, 0, 1, 64, MOE_TYPE_BF16},
     {"mxfp8", MOE_TYPE_F8_E4M3, 0, 1, 32, MOE_TYPE_F8_E8M0},
     {"int8_row", MOE_TYPE_I8, 0, 1, -1, MOE_TYPE_F32},
