@@ -118,6 +118,23 @@ void add_many_rows(CaseList& list) {
     }
 }
 
+// One expert has all rows: every number of them about which the widest tiles differ.
+void add_tile_rows(CaseList& list) {
+    for (const char* format : with_grids(packed_formats()))
+        for (const Numbers& numbers : {bf16, f16}) {
+            PairSpec spec = spec_of(format, {256, 256}, numbers, 577);
+            if (!can_hold(format, spec.layer.desc)) continue;
+            spec.layer.desc.n_experts = spec.layer.desc.top_k = 1;
+            const std::string_view name = format;
+            const bool in_smoke = name == "bf16" || name == "nvfp4" || name == "q4_k";
+            list.add(text("tile_rows/%s/%s", format, numbers.name),
+                     in_smoke && numbers.x == MOE_TYPE_BF16 ? Extent::smoke : Extent::full,
+                     [=](Context& context) {
+                         check_tokens(context, spec, {193, 241, 257, 273, 288, 289, 577});
+                     });
+        }
+}
+
 // Few rows of an expert that are sorted: more tokens than ever go side by side.
 void add_few_rows(CaseList& list) {
     for (const char* format : with_grids(packed_formats())) {
@@ -349,6 +366,7 @@ void add_format_cases(CaseList& list) {
     add_unnamed(list);
     add_codebooks(list);
     add_many_rows(list);
+    add_tile_rows(list);
     add_few_rows(list);
     add_middle_tiles(list);
     add_mixed(list);

@@ -175,11 +175,33 @@ void add_shared_alike(CaseList& list) {
         }
 }
 
+// One expert has all rows: more than a part of a tile that is stored at once, and more than an
+// instruction takes.
+void add_rows_of_one_expert(CaseList& list) {
+    for (NamedLayer layer : activation_layers()) {
+        layer.desc.n_experts = layer.desc.top_k = 1;
+        for (const Numbers& numbers : {bf16, f16})
+            list.add(text("layer/many_rows/%s/%s", layer.name, numbers.name),
+                     numbers.x == MOE_TYPE_BF16 ? Extent::smoke : Extent::full,
+                     [=](Context& context) {
+                         PairSpec spec;
+                         spec.layer.desc = layer.desc;
+                         spec.numbers = numbers;
+                         spec.max_tokens = 281;
+                         with_every_kernel(context, spec, MOE_STAGE_EXPERTS, [&](const Pair& pair) {
+                             for (const int64_t T : {101, 281})
+                                 pair.check(call_of(pair, T), layer.name);
+                         });
+                     });
+    }
+}
+
 }  // namespace
 
 void add_layer_cases(CaseList& list) {
     add_all(list, "routing", routing_layers());
     add_all(list, "experts", expert_layers());
+    add_rows_of_one_expert(list);
     add_dense_formats(list);
     add_shared_apart(list);
     add_shared_beside_latent(list);

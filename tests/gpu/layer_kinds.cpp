@@ -348,6 +348,10 @@ std::vector<NamedLayer> expert_layers() {
     return joined(activations, surroundings);
 }
 
+std::vector<NamedLayer> activation_layers() {
+    return {std::begin(activations), std::end(activations)};
+}
+
 moe_layer_desc rich_layer(int32_t hidden, int32_t intermediate, int32_t n_experts, int32_t top_k) {
     moe_layer_desc desc = plain_layer(hidden, intermediate, n_experts, top_k);
     add_biases(desc);

@@ -20,6 +20,7 @@ struct NamedLayer {
 
 std::vector<NamedLayer> routing_layers();
 std::vector<NamedLayer> expert_layers();
+std::vector<NamedLayer> activation_layers();  // among them
 
 // Biases, shared expert with its gate, mean: what a stage may forget.
 moe_layer_desc rich_layer(int32_t hidden, int32_t intermediate, int32_t n_experts, int32_t top_k);

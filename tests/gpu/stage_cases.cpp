@@ -213,6 +213,20 @@ void add_experts(CaseList& list) {
             }
 }
 
+// One expert has all rows, which go to rows of the caller: more than a part of a tile that is
+// stored at once, and more than an instruction takes.
+void add_experts_with_many_rows(CaseList& list) {
+    for (const Numbers& numbers : {bf16, f16})
+        list.add(text("stage/experts/many_rows/bf16/%s", numbers.name), Extent::smoke,
+                 [=](Context& context) {
+                     PairSpec spec =
+                         experts_spec(rich_layer_on_grid(128, 64, 1, 1), "bf16", numbers);
+                     spec.max_tokens = 281;
+                     with_every_kernel(context, spec, MOE_STAGE_EXPERTS,
+                                       [](const Pair& pair) { check_cells(pair, 281, false); });
+                 });
+}
+
 // Every matrix of the experts with columns in an order, and of the shared expert.
 void add_experts_in_any_order(CaseList& list) {
     for (const Kind& kind : kinds(rich_layer_on_grid(128, 64, 9, 3)))
@@ -315,6 +329,7 @@ void add_stage_cases(CaseList& list) {
     add_experts(list);
     add_experts_on_every_family(list);
     add_experts_in_any_order(list);
+    add_experts_with_many_rows(list);
     add_finish(list);
     add_finish_on_grid(list);
     const std::pair<const char*, const char*> grouped[] = {{"chosen", "-*_gemv_*"},

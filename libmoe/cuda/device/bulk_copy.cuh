@@ -47,6 +47,11 @@ __device__ __forceinline__ void bulk_store_wait() {
     asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
 
+// The same of all but the last one.
+__device__ __forceinline__ void bulk_store_wait_but_one() {
+    asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory");
+}
+
 // Every thread that wrote shared memory calls this before a barrier, if bulk copies or wgmma read
 // it next.
 __device__ __forceinline__ void async_proxy_fence() {

@@ -84,6 +84,13 @@ __device__ __forceinline__ void store_two_matrices_transposed(uint32_t to, uint3
                  : "memory");
 }
 
+// The same of four matrices.
+__device__ __forceinline__ void store_matrices_transposed(uint32_t to, const uint32_t (&v)[4]) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
+                 "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3])
+                 : "memory");
+}
+
 // Synchronizes `n_threads` threads of the block, whole warps, at barrier `id` (1 to 15).
 __device__ __forceinline__ void named_barrier(uint32_t id, uint32_t n_threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(n_threads) : "memory");

@@ -86,7 +86,8 @@ __device__ __forceinline__ void keep(float (&registers)[n]) {
 #define MOE_D7                                         \
     "%112, %113, %114, %115, %116, %117, %118, %119, " \
     "%120, %121, %122, %123, %124, %125, %126, %127"
-#define MOE_ACCUM4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define MOE_ACCUM4(i) \
+    "+f"(d[first + i]), "+f"(d[first + i + 1]), "+f"(d[first + i + 2]), "+f"(d[first + i + 3])
 #define MOE_ACCUM16(i) MOE_ACCUM4(i), MOE_ACCUM4(i + 4), MOE_ACCUM4(i + 8), MOE_ACCUM4(i + 12)
 // Only products of 16-bit operands say whether B is transposed.
 #define MOE_WGMMA_OF(is_added, types, order, n, list, a0, a1, a2, a3, b, ...)               \
@@ -109,11 +110,11 @@ __device__ __forceinline__ void keep(float (&registers)[n]) {
             MOE_WGMMA_OF("eq", "k16.f32.bf16.bf16", ", 0", __VA_ARGS__); \
     } while (false)
 
-// d may have more than the n / 2 accumulators of this width. low: from wgmma_rows. Without `adds`
-// the accumulators become the product.
-template <int n, Operand operand, bool adds = true, int n_accum>
+// The n / 2 accumulators from `first` on; d may have more. low: from wgmma_rows. Without `adds` the
+// accumulators become the product.
+template <int n, Operand operand, bool adds = true, int first = 0, int n_accum>
 __device__ __forceinline__ void wgmma(float (&d)[n_accum], const uint32_t* a, uint32_t low) {
-    static_assert(n_accum >= n / 2 && (adds || operand == Operand::e4m3));
+    static_assert(n_accum >= first + n / 2 && (adds || operand == Operand::e4m3));
     const uint64_t rows = wgmma_descriptor(low);
     if constexpr (n == 8) {
         MOE_WGMMA(8, "%0, %1, %2, %3", 4, 5, 6, 7, 8, MOE_ACCUM4(0));

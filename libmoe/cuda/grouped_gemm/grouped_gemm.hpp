@@ -17,7 +17,7 @@
 
 namespace moe::cuda {
 
-constexpr TileRule grouped_tiles{256, 8, max_narrow_rows};
+constexpr TileRule grouped_tiles{288, 8, max_narrow_rows};
 constexpr TileRule grouped_narrow_tiles{max_narrow_rows, 8, INT32_MAX};  // where all are narrow
 constexpr TileRule fp8_tiles{256, 64, INT32_MAX};         // 96 rows take wgmma as long as 128
 constexpr TileRule fp8_middle_tiles{128, 64, INT32_MAX};  // tokens are A, 64 to a warpgroup

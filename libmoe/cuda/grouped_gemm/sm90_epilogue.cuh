@@ -9,6 +9,7 @@
 // kernels with float16 operands, of the output's type.
 // Preconditions: all consumer threads of a warpgroup call it; gated needs both warpgroups.
 //
+// In passes over the rows (each_pass):
 // 1. Multiply by the row weights; clear the accumulators of weight rows that do not exist.
 // 2. Per round of tokens: scale, add bias, activate, and store to the staging memory. The staging
 //    memory makes global stores coalesced.
@@ -70,22 +71,45 @@ struct RowTerms {
     }
 };
 
-// Applies row weights and clears accumulators of weight rows that do not exist. It rarely does
-// anything, and a separate pass keeps the branches out of the loops below.
-template <class Shape>
-__device__ __forceinline__ void scale_rows(const LaneWork& work, Accumulators<Shape>& accum) {
+// Calls pass(begin) for each rows_of_pass of a work tile's rows from row `begin` on, with their
+// accumulators as the first of `accum`: registers have no index at run time, and code for all rows
+// of a wide tile would be large.
+template <class Shape, class Pass>
+__device__ __forceinline__ void each_pass(const LaneWork& work, Accumulators<Shape>& accum,
+                                          Pass pass) {
+    constexpr int rows = Shape::rows_of_pass;
+    static_assert(Shape::most_rows % rows == 0);
+    if constexpr (rows == Shape::most_rows) {
+        pass(0);
+    } else {
+#pragma unroll 1
+        for (int32_t begin = 0;; begin += rows) {
+            pass(begin);
+            if (begin + rows >= work.work_tile.n_rows) break;
+#pragma unroll
+            for (int i = 0; i < (Shape::most_rows - rows) / 2; ++i) accum[i] = accum[i + rows / 2];
+        }
+    }
+}
+
+// Applies row weights and clears accumulators of weight rows that do not exist, of n rows from
+// `begin` on. It rarely does anything, and a separate pass keeps the branches out of the loops
+// below.
+template <int n, int n_accum>
+__device__ __forceinline__ void scale_rows(const LaneWork& work, float (&accum)[n_accum],
+                                           int32_t begin) {
     if (!work.has_rows()) {
 #pragma unroll
-        for (float& value : accum) value = 0.0f;
+        for (int i = 0; i < n / 2; ++i) accum[i] = 0.0f;
     }
     const float* row_weight = work.gemm.row_weight;
     if (!row_weight) return;
     const int32_t* row_slot = work.gemm.row_slot;
 #pragma unroll
-    for (int i = 0; i < Shape::most_rows / 8; ++i) {
+    for (int i = 0; i < n / 8; ++i) {
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
-            const int32_t token = 8 * i + 2 * static_cast<int32_t>(work.t()) + e;
+            const int32_t token = begin + 8 * i + 2 * static_cast<int32_t>(work.t()) + e;
             if (token >= work.work_tile.n_rows) continue;
             const int64_t row = work.work_tile.row + token;
             const int64_t slot = row_slot ? row_slot[row] : row;
@@ -151,62 +175,77 @@ __device__ __forceinline__ void copy_rows_out(const LaneWork& work, uint32_t sta
     }
 }
 
+// Half of the staging memory takes a round while the round before is copied.
 template <class Shape>
 __device__ __forceinline__ void store_linear_16bit(const LaneWork& work, const Affine& affine,
-                                                   const Accumulators<Shape>& accum) {
-    constexpr int round = Shape::staging_bytes / 128;
+                                                   Accumulators<Shape>& accum) {
+    constexpr int round = Shape::staging_bytes / 256 / 16 * 16;
+    static_assert(Shape::rows_of_pass % round == 0);
     const uint32_t staging = work.staging + work.warpgroup * Shape::staging_bytes;
     const uint32_t token = work.lane & 7;
     const uint32_t vector = 2 * work.warp + (work.lane >> 3 & 1);
-    const uint32_t address = staging + token * 128 + ((vector ^ token) << 4);
+    const uint32_t address = (8 * (work.lane >> 4) + token) * 128 + ((vector ^ token) << 4);
     const bool in_f16 = work.gemm.out.type == MOE_TYPE_F16;
+    named_barrier(1 + work.warpgroup, 128);
+    each_pass<Shape>(work, accum, [&](int32_t begin) {
+        scale_rows<Shape::rows_of_pass>(work, accum, begin);
 #pragma unroll
-    for (int first = 0; first < Shape::most_rows; first += round) {
-        if (first >= work.work_tile.n_rows) break;
-        named_barrier(1 + work.warpgroup, 128);
+        for (int first = 0; first < Shape::rows_of_pass; first += round) {
+            const int32_t left = work.work_tile.n_rows - begin - first;
+            if (left <= 0) break;
+            const uint32_t half =
+                staging + (begin + first) / round % 2 * (Shape::staging_bytes / 2);
 #pragma unroll
-        for (int i = 0; i < round / 8; ++i) {
-            if (i % (Shape::tokens_at_once / 8) == 0 && first + 8 * i >= work.work_tile.n_rows)
-                break;
-            float v[4];
-            affine(accum + 4 * (first / 8 + i), v);
-            const uint32_t low = in_f16 ? f16_pair(v[0], v[1]) : bf16_pair(v[0], v[1]);
-            const uint32_t high = in_f16 ? f16_pair(v[2], v[3]) : bf16_pair(v[2], v[3]);
-            store_two_matrices_transposed(address + 1024 * i, low, high);
+            for (int i = 0; i < round / 8; i += 2) {
+                if (i % (Shape::tokens_at_once / 8) == 0 && 8 * i >= left) break;
+                uint32_t words[4];
+#pragma unroll
+                for (int j = 0; j < 2; ++j) {
+                    float v[4];
+                    affine(accum + 4 * (first / 8 + i + j), v);
+                    words[2 * j] = in_f16 ? f16_pair(v[0], v[1]) : bf16_pair(v[0], v[1]);
+                    words[2 * j + 1] = in_f16 ? f16_pair(v[2], v[3]) : bf16_pair(v[2], v[3]);
+                }
+                store_matrices_transposed(half + address + 1024 * i, words);
+            }
+            named_barrier(1 + work.warpgroup, 128);
+            copy_rows_out<round, 2>(work, half, begin + first, left,
+                                    [](int32_t row) { return static_cast<uint32_t>(row & 7); });
         }
-        named_barrier(1 + work.warpgroup, 128);
-        copy_rows_out<round, 2>(work, staging, first, work.work_tile.n_rows - first,
-                                [](int32_t row) { return static_cast<uint32_t>(row & 7); });
-    }
+    });
 }
 
 template <class Shape>
 __device__ __forceinline__ void store_linear_f32(const LaneWork& work, const Affine& affine,
-                                                 const Accumulators<Shape>& accum) {
+                                                 Accumulators<Shape>& accum) {
     constexpr int round = Shape::staging_bytes / 256;
+    static_assert(Shape::rows_of_pass % round == 0);
     const uint32_t staging = work.staging + work.warpgroup * Shape::staging_bytes;
     const uint32_t vector = 4 * work.warp + (work.g() >> 2);
     const uint32_t row = staging + 2 * work.t() * 256 + (work.g() & 3) * 4;
     const uint32_t address[2] = {row + ((vector ^ 2 * work.t()) << 4),
                                  row + (((vector + 2) ^ 2 * work.t()) << 4)};
+    each_pass<Shape>(work, accum, [&](int32_t begin) {
+        scale_rows<Shape::rows_of_pass>(work, accum, begin);
 #pragma unroll
-    for (int first = 0; first < Shape::most_rows; first += round) {
-        if (first >= work.work_tile.n_rows) break;
-        named_barrier(1 + work.warpgroup, 128);
+        for (int first = 0; first < Shape::rows_of_pass; first += round) {
+            const int32_t left = work.work_tile.n_rows - begin - first;
+            if (left <= 0) break;
+            named_barrier(1 + work.warpgroup, 128);
 #pragma unroll
-        for (int i = 0; i < round / 8; ++i) {
-            if (i % (Shape::tokens_at_once / 8) == 0 && first + 8 * i >= work.work_tile.n_rows)
-                break;
-            float v[4];
-            affine(accum + 4 * (first / 8 + i), v);
+            for (int i = 0; i < round / 8; ++i) {
+                if (i % (Shape::tokens_at_once / 8) == 0 && 8 * i >= left) break;
+                float v[4];
+                affine(accum + 4 * (first / 8 + i), v);
 #pragma unroll
-            for (int e = 0; e < 4; ++e)
-                store_shared(address[e >> 1] + (8 * i + (e & 1)) * 256, __float_as_uint(v[e]));
+                for (int e = 0; e < 4; ++e)
+                    store_shared(address[e >> 1] + (8 * i + (e & 1)) * 256, __float_as_uint(v[e]));
+            }
+            named_barrier(1 + work.warpgroup, 128);
+            copy_rows_out<round, 4>(work, staging, begin + first, left,
+                                    [](int32_t r) { return static_cast<uint32_t>(r & 6); });
         }
-        named_barrier(1 + work.warpgroup, 128);
-        copy_rows_out<round, 4>(work, staging, first, work.work_tile.n_rows - first,
-                                [](int32_t r) { return static_cast<uint32_t>(r & 6); });
-    }
+    });
 }
 
 // Places a lane's values in the 128-byte rows of a block column. Features f = 16 q + 8 half + g and
@@ -227,19 +266,20 @@ struct BlockColumn {
         address = staging + token * 128 + ((vector ^ token) << 4) + 4 * q;
     }
 
-    // v0 and v1 belong to tokens 8 i + 2 t and 8 i + 2 t + 1.
-    __device__ __forceinline__ void put(int i, float v0, float v1, uint32_t other_half) const {
+    // v0 and v1 belong to tokens 8 i + 2 t and 8 i + 2 t + 1 of the rows that are staged at `at`.
+    __device__ __forceinline__ void put(uint32_t at, int i, float v0, float v1,
+                                        uint32_t other_half) const {
         const float received = __shfl_xor_sync(0xFFFFFFFFu, odd ? v0 : v1, 4);
         const float low = odd ? received : v0, high = odd ? v1 : received;
         const uint32_t word = in_f16 ? f16_pair(low, high) : bf16_pair(low, high);
-        store_shared((address ^ other_half << 6) + 1024 * i, word);
+        store_shared((address ^ other_half << 6) + at + 1024 * i, word);
     }
 
     // Zeros the padding from token n to the next multiple of eight.
-    __device__ __forceinline__ void clear_from(int32_t n, bool both_halves) const {
+    __device__ __forceinline__ void clear_from(uint32_t at, int32_t n, bool both_halves) const {
         if (token < n % 8) return;
-        store_shared(address + 1024 * (n / 8), 0u);
-        if (both_halves) store_shared((address ^ 64) + 1024 * (n / 8), 0u);
+        store_shared(address + at + 1024 * (n / 8), 0u);
+        if (both_halves) store_shared((address ^ 64) + at + 1024 * (n / 8), 0u);
     }
 };
 
@@ -296,11 +336,19 @@ __device__ __forceinline__ void activate_accum(const Affine& affine,
     }
 }
 
-// Synchronization and global stores around the rounds of store_activated.
+// Synchronization and global stores around the rounds of store_activated. Half of the staging
+// memory takes a round while the round before is stored, unless all of it takes a work tile.
 template <class Shape, bool gated>
 struct ColumnRounds {
     static constexpr int rows = (gated ? 2 : 1) * Shape::staging_bytes / 128;
-    static constexpr int round = rows < Shape::most_rows ? rows : Shape::most_rows;
+    static constexpr bool in_halves = rows < Shape::most_rows;
+    // Of half the memory, the most rows that divide a pass.
+    static constexpr int round = [] {
+        if (!in_halves) return Shape::most_rows;
+        int n = rows / 2;
+        while (Shape::rows_of_pass % n != 0) n -= 8;
+        return n;
+    }();
     const LaneWork& work;
     uint32_t staging, barrier;
     int32_t column;
@@ -316,22 +364,32 @@ struct ColumnRounds {
 
     __device__ void sync() const { named_barrier(barrier, gated ? 256 : 128); }
 
-    __device__ void begin() const {
-        if (storer) bulk_store_wait();
+    // Where the round that begins with row `first` is staged, from `staging`.
+    static __device__ __forceinline__ uint32_t offset(int32_t first) {
+        return in_halves ? first / round % 2 * (rows / 2 * 128) : 0;
+    }
+    __device__ __forceinline__ void begin(int32_t first) const {
+        if (storer) {
+            if (in_halves && first > 0)
+                bulk_store_wait_but_one();
+            else
+                bulk_store_wait();
+        }
         sync();
     }
-    __device__ void end(int32_t first) const {
+    __device__ __forceinline__ void end(int32_t first) const {
         async_proxy_fence();
         sync();
         const int32_t left = (work.work_tile.n_rows - first + 7) / 8 * 8;
         if (storer && exists)
-            store_block_rows(work, staging, column, first, left < round ? left : round);
+            store_block_rows(work, staging + offset(first), column, first,
+                             left < round ? left : round);
     }
 };
 
 template <class Shape, Operand operand, ActivationClass kind, bool gated>
 __device__ __forceinline__ void store_activated(const LaneWork& work, const Affine& affine,
-                                                const Accumulators<Shape>& accum) {
+                                                Accumulators<Shape>& accum) {
     using Rounds = ColumnRounds<Shape, gated>;
     const Rounds rounds(work);
     const BlockColumn<operand> block(work, rounds.staging,
@@ -340,33 +398,35 @@ __device__ __forceinline__ void store_activated(const LaneWork& work, const Affi
     const FastActivation<kind> act(work.gemm.activation);
     constexpr int gate_rows = Rounds::round < 32 ? Rounds::round : 32;
     GateRows<gate_rows> gates(work);
+    each_pass<Shape>(work, accum, [&](int32_t begin) {
+        scale_rows<Shape::rows_of_pass>(work, accum, begin);
 #pragma unroll
-    for (int first = 0; first < Shape::most_rows; first += Rounds::round) {
-        if (first >= work.work_tile.n_rows) break;
-        rounds.begin();
+        for (int first = 0; first < Shape::rows_of_pass; first += Rounds::round) {
+            const int32_t left = work.work_tile.n_rows - begin - first;
+            if (left <= 0) break;
+            const uint32_t at = Rounds::offset(begin + first);
+            rounds.begin(begin + first);
 #pragma unroll
-        for (int i = 0; i < Rounds::round / 8; ++i) {
-            if (i % (Shape::tokens_at_once / 8) == 0 && first + 8 * i >= work.work_tile.n_rows)
-                break;
-            constexpr int n = gate_rows / 8;
-            if (!gated && i % n == 0) gates.load(first + 8 * i, work.work_tile.n_rows);
-            float v[4];
-            activate_accum<kind, gated>(affine, act, accum + 4 * (first / 8 + i),
-                                        gates.from ? gates.values[i % n] : nullptr, v);
-            block.put(i, v[0], v[1], 0);
-            if constexpr (!gated) block.put(i, v[2], v[3], 1);
+            for (int i = 0; i < Rounds::round / 8; ++i) {
+                if (i % (Shape::tokens_at_once / 8) == 0 && 8 * i >= left) break;
+                constexpr int n = gate_rows / 8;
+                if (!gated && i % n == 0) gates.load(begin + first + 8 * i, work.work_tile.n_rows);
+                float v[4];
+                activate_accum<kind, gated>(affine, act, accum + 4 * (first / 8 + i),
+                                            gates.from ? gates.values[i % n] : nullptr, v);
+                block.put(at, i, v[0], v[1], 0);
+                if constexpr (!gated) block.put(at, i, v[2], v[3], 1);
+            }
+            if (left % 8 != 0 && left < Rounds::round) block.clear_from(at, left, !gated);
+            rounds.end(begin + first);
         }
-        const int32_t left = work.work_tile.n_rows - first;
-        if (left % 8 != 0 && left < Rounds::round) block.clear_from(left, !gated);
-        rounds.end(first);
-    }
+    });
 }
 
 // Linear and activated GEMMs are separate kernels, because activations need registers.
 template <class Shape, Operand operand, bool activated>
 __device__ __forceinline__ void run_epilogue(const LaneWork& work, const Affine& affine,
                                              Accumulators<Shape>& accum) {
-    scale_rows<Shape>(work, accum);
     if constexpr (activated) {
         with_activation_class(work.gemm.activation, [&]<ActivationClass kind>(ClassOf<kind>) {
             if (work.gemm.epilogue == Epilogue::gated)

@@ -99,7 +99,7 @@ __device__ __forceinline__ void run_fp8_gated_epilogue(const LaneWork& work, con
     const int32_t row_block = work.work_tile.row_block;
     const uint32_t half = row_block % 2;
     const bool is_last = half == 1 || 8 * (row_block + 1) >= work.gemm.weights.n_tiles;
-    scale_rows<Shape>(work, sums);
+    scale_rows<Shape::most_rows>(work, sums, 0);
     if (half == 0) named_barrier(3, 256);  // the rows of the item before have been read
     with_activation_class(work.gemm.activation, [&]<ActivationClass kind>(ClassOf<kind>) {
         stage_activated<Shape, kind>(work, affine, sums, half);

@@ -7,7 +7,7 @@
 // Outputs: rows of bfloat16, float16 or float32 (linear), or token blocks (activated,
 // gated) of bfloat16 or, where operands are float16, of either.
 // Preconditions: k is a multiple of 64 (superblock types: of 256); Tile.row and both capacities are
-// multiples of 8; Tile.n_rows is at most 256, and rows up to the next multiple of 8 belong to the
+// multiples of 8; Tile.n_rows is at most 288, and rows up to the next multiple of 8 belong to the
 // tile; rows of a linear output are aligned to 16 bytes.
 //
 // A work item is a tile and 128 weight rows (8 packed tiles). A work tile is the part of it that a

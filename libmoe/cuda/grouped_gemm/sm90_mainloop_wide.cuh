@@ -1,4 +1,4 @@
-// Mainloop of the sm90 grouped GEMM for up to 256 rows (step 3 of sm90_grouped_gemm.cuh). A
+// Mainloop of the sm90 grouped GEMM for up to 288 rows (step 3 of sm90_grouped_gemm.cuh). A
 // warpgroup multiplies 64 weight rows by all tokens of the work tile with wgmma.
 //
 // Inputs: packed weights and tokens in the pipeline. Output: float32 accumulators. Precondition:
@@ -23,7 +23,15 @@ __device__ __forceinline__ void multiply_block(int32_t width, Accumulators<Shape
     Shape::with_width(width, [&]<int n>(Width<n>) {
         wgmma_fence();
 #pragma unroll
-        for (int j = 0; j < 4; ++j) wgmma<n, operand>(accum, a + 4 * j, rows + 2 * j);
+        for (int j = 0; j < 4; ++j) {
+            // An instruction has at most 256 rows. The rest cannot be divided evenly: ptxas lets
+            // wgmma overlap only where none has part of the registers of two others.
+            constexpr int whole = n < 256 ? n : 256;
+            wgmma<whole, operand>(accum, a + 4 * j, rows + 2 * j);
+            if constexpr (n > whole)
+                wgmma<n - whole, operand, true, whole / 2>(accum, a + 4 * j,
+                                                           rows + 2 * j + whole * 128 / 16);
+        }
         wgmma_commit();
     });
 }

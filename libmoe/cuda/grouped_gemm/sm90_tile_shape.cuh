@@ -1,7 +1,7 @@
 // Tile shapes, stages and shared-memory layout of the sm90 grouped GEMM (sm90_grouped_gemm.cuh).
 // Both shapes process 128 weight rows per work tile and differ in tokens and occupancy:
 //
-//   Wide    up to 256 rows at once; one block per SM, all registers for accumulators
+//   Wide    up to 288 rows at once; one block per SM, all registers for accumulators
 //   Narrow  up to 48 rows at once, more in turns; two blocks per SM, so that twice as many warps
 //           dequantize and one block computes during the other's prologue or epilogue
 //
@@ -28,18 +28,19 @@ using Width = std::integral_constant<int, n>;
 
 // with_width(width, call) calls `call` with the run-time width as a constant; the width comes from
 // width_of. tokens_at_once is the unroll of the epilogue: enough to hide latency, and no more than
-// most work tiles have.
+// most work tiles have. rows_of_pass: each_pass of sm90_epilogue.cuh.
 struct Wide {
-    static constexpr int most_rows = 256;
+    static constexpr int most_rows = 288;
+    static constexpr int rows_of_pass = 96;
     static constexpr uint32_t threads = 384;
     static constexpr uint32_t blocks_per_sm = 1;
     static constexpr uint32_t consumer_registers = 224;
     static constexpr uint32_t producer_registers = 56;
-    static constexpr uint32_t pipeline_bytes = 192 * 1024;
-    static constexpr uint32_t staging_bytes = 16 * 1024;  // per warpgroup
+    static constexpr uint32_t pipeline_bytes = 208 * 1024;
+    static constexpr uint32_t staging_bytes = 8 * 1024;  // per warpgroup
     static constexpr int tokens_at_once = 32;
 
-    // Large tiles beside small ones have far fewer than 256 rows on average, which leaves half of
+    // Large tiles beside small ones have far fewer than most_rows on average, which leaves half of
     // the stages empty. `room` is that of all stages; 1 KB of it is kept for codebooks.
     static __host__ __device__ constexpr uint32_t min_stage_bytes(PackedType type, TilePart part,
                                                                   uint32_t room) {
@@ -72,14 +73,19 @@ struct Wide {
                 return call(Width<224>{});
             case 240:
                 return call(Width<240>{});
-            default:
+            case 256:
                 return call(Width<256>{});
+            case 272:
+                return call(Width<272>{});
+            default:
+                return call(Width<288>{});
         }
     }
 };
 
 struct Narrow {
     static constexpr int most_rows = 48;
+    static constexpr int rows_of_pass = 48;
     static constexpr uint32_t threads = 384;
     static constexpr uint32_t blocks_per_sm = 2;
     static constexpr uint32_t consumer_registers = 104;
