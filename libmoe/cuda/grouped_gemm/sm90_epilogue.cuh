@@ -9,7 +9,6 @@
 // kernels with float16 operands, of the output's type.
 // Preconditions: all consumer threads of a warpgroup call it; gated needs both warpgroups.
 //
-// In passes over the rows (each_pass):
 // 1. Multiply by the row weights; clear the accumulators of weight rows that do not exist.
 // 2. Per round of tokens: scale, add bias, activate, and store to the staging memory. The staging
 //    memory makes global stores coalesced.
@@ -71,13 +70,12 @@ struct RowTerms {
     }
 };
 
-// Calls pass(begin) for each rows_of_pass of a work tile's rows from row `begin` on, with their
-// accumulators as the first of `accum`: registers have no index at run time, and code for all rows
-// of a wide tile would be large.
-template <class Shape, class Pass>
+// Calls pass(begin) for each `rows` of a work tile's rows from row `begin` on, with their
+// accumulators as the first of `accum`. Registers have no index at run time, so code for all rows
+// of a wide tile at once is large; that in passes is a third of it, and slower.
+template <class Shape, int rows, class Pass>
 __device__ __forceinline__ void each_pass(const LaneWork& work, Accumulators<Shape>& accum,
                                           Pass pass) {
-    constexpr int rows = Shape::rows_of_pass;
     static_assert(Shape::most_rows % rows == 0);
     if constexpr (rows == Shape::most_rows) {
         pass(0);
@@ -178,74 +176,67 @@ __device__ __forceinline__ void copy_rows_out(const LaneWork& work, uint32_t sta
 // Half of the staging memory takes a round while the round before is copied.
 template <class Shape>
 __device__ __forceinline__ void store_linear_16bit(const LaneWork& work, const Affine& affine,
-                                                   Accumulators<Shape>& accum) {
+                                                   const Accumulators<Shape>& accum) {
     constexpr int round = Shape::staging_bytes / 256 / 16 * 16;
-    static_assert(Shape::rows_of_pass % round == 0);
+    static_assert(Shape::most_rows % round == 0);
     const uint32_t staging = work.staging + work.warpgroup * Shape::staging_bytes;
     const uint32_t token = work.lane & 7;
     const uint32_t vector = 2 * work.warp + (work.lane >> 3 & 1);
     const uint32_t address = (8 * (work.lane >> 4) + token) * 128 + ((vector ^ token) << 4);
     const bool in_f16 = work.gemm.out.type == MOE_TYPE_F16;
     named_barrier(1 + work.warpgroup, 128);
-    each_pass<Shape>(work, accum, [&](int32_t begin) {
-        scale_rows<Shape::rows_of_pass>(work, accum, begin);
 #pragma unroll
-        for (int first = 0; first < Shape::rows_of_pass; first += round) {
-            const int32_t left = work.work_tile.n_rows - begin - first;
-            if (left <= 0) break;
-            const uint32_t half =
-                staging + (begin + first) / round % 2 * (Shape::staging_bytes / 2);
+    for (int first = 0; first < Shape::most_rows; first += round) {
+        const int32_t left = work.work_tile.n_rows - first;
+        if (left <= 0) break;
+        const uint32_t half = staging + first / round % 2 * (Shape::staging_bytes / 2);
 #pragma unroll
-            for (int i = 0; i < round / 8; i += 2) {
-                if (i % (Shape::tokens_at_once / 8) == 0 && 8 * i >= left) break;
-                uint32_t words[4];
+        for (int i = 0; i < round / 8; i += 2) {
+            if (i % (Shape::tokens_at_once / 8) == 0 && 8 * i >= left) break;
+            uint32_t words[4];
 #pragma unroll
-                for (int j = 0; j < 2; ++j) {
-                    float v[4];
-                    affine(accum + 4 * (first / 8 + i + j), v);
-                    words[2 * j] = in_f16 ? f16_pair(v[0], v[1]) : bf16_pair(v[0], v[1]);
-                    words[2 * j + 1] = in_f16 ? f16_pair(v[2], v[3]) : bf16_pair(v[2], v[3]);
-                }
-                store_matrices_transposed(half + address + 1024 * i, words);
+            for (int j = 0; j < 2; ++j) {
+                float v[4];
+                affine(accum + 4 * (first / 8 + i + j), v);
+                words[2 * j] = in_f16 ? f16_pair(v[0], v[1]) : bf16_pair(v[0], v[1]);
+                words[2 * j + 1] = in_f16 ? f16_pair(v[2], v[3]) : bf16_pair(v[2], v[3]);
             }
-            named_barrier(1 + work.warpgroup, 128);
-            copy_rows_out<round, 2>(work, half, begin + first, left,
-                                    [](int32_t row) { return static_cast<uint32_t>(row & 7); });
+            store_matrices_transposed(half + address + 1024 * i, words);
         }
-    });
+        named_barrier(1 + work.warpgroup, 128);
+        copy_rows_out<round, 2>(work, half, first, left,
+                                [](int32_t row) { return static_cast<uint32_t>(row & 7); });
+    }
 }
 
 template <class Shape>
 __device__ __forceinline__ void store_linear_f32(const LaneWork& work, const Affine& affine,
-                                                 Accumulators<Shape>& accum) {
+                                                 const Accumulators<Shape>& accum) {
     constexpr int round = Shape::staging_bytes / 256;
-    static_assert(Shape::rows_of_pass % round == 0);
+    static_assert(Shape::most_rows % round == 0);
     const uint32_t staging = work.staging + work.warpgroup * Shape::staging_bytes;
     const uint32_t vector = 4 * work.warp + (work.g() >> 2);
     const uint32_t row = staging + 2 * work.t() * 256 + (work.g() & 3) * 4;
     const uint32_t address[2] = {row + ((vector ^ 2 * work.t()) << 4),
                                  row + (((vector + 2) ^ 2 * work.t()) << 4)};
-    each_pass<Shape>(work, accum, [&](int32_t begin) {
-        scale_rows<Shape::rows_of_pass>(work, accum, begin);
 #pragma unroll
-        for (int first = 0; first < Shape::rows_of_pass; first += round) {
-            const int32_t left = work.work_tile.n_rows - begin - first;
-            if (left <= 0) break;
-            named_barrier(1 + work.warpgroup, 128);
+    for (int first = 0; first < Shape::most_rows; first += round) {
+        const int32_t left = work.work_tile.n_rows - first;
+        if (left <= 0) break;
+        named_barrier(1 + work.warpgroup, 128);
 #pragma unroll
-            for (int i = 0; i < round / 8; ++i) {
-                if (i % (Shape::tokens_at_once / 8) == 0 && 8 * i >= left) break;
-                float v[4];
-                affine(accum + 4 * (first / 8 + i), v);
+        for (int i = 0; i < round / 8; ++i) {
+            if (i % (Shape::tokens_at_once / 8) == 0 && 8 * i >= left) break;
+            float v[4];
+            affine(accum + 4 * (first / 8 + i), v);
 #pragma unroll
-                for (int e = 0; e < 4; ++e)
-                    store_shared(address[e >> 1] + (8 * i + (e & 1)) * 256, __float_as_uint(v[e]));
-            }
-            named_barrier(1 + work.warpgroup, 128);
-            copy_rows_out<round, 4>(work, staging, begin + first, left,
-                                    [](int32_t r) { return static_cast<uint32_t>(r & 6); });
+            for (int e = 0; e < 4; ++e)
+                store_shared(address[e >> 1] + (8 * i + (e & 1)) * 256, __float_as_uint(v[e]));
         }
-    });
+        named_barrier(1 + work.warpgroup, 128);
+        copy_rows_out<round, 4>(work, staging, first, left,
+                                [](int32_t r) { return static_cast<uint32_t>(r & 6); });
+    }
 }
 
 // Places a lane's values in the 128-byte rows of a block column. Features f = 16 q + 8 half + g and
@@ -338,15 +329,15 @@ __device__ __forceinline__ void activate_accum(const Affine& affine,
 
 // Synchronization and global stores around the rounds of store_activated. Half of the staging
 // memory takes a round while the round before is stored, unless all of it takes a work tile.
-template <class Shape, bool gated>
+template <class Shape, int rows_of_pass, bool gated>
 struct ColumnRounds {
     static constexpr int rows = (gated ? 2 : 1) * Shape::staging_bytes / 128;
     static constexpr bool in_halves = rows < Shape::most_rows;
-    // Of half the memory, the most rows that divide a pass.
+    // Of half the memory, the most rows that divide a pass, of which there may be several.
     static constexpr int round = [] {
         if (!in_halves) return Shape::most_rows;
         int n = rows / 2;
-        while (Shape::rows_of_pass % n != 0) n -= 8;
+        while (rows_of_pass < Shape::most_rows && rows_of_pass % n != 0) n -= 8;
         return n;
     }();
     const LaneWork& work;
@@ -368,7 +359,10 @@ struct ColumnRounds {
     static __device__ __forceinline__ uint32_t offset(int32_t first) {
         return in_halves ? first / round % 2 * (rows / 2 * 128) : 0;
     }
+    // The first round waits for all stores of the work tile before, the second for none, the others
+    // for that of two rounds before.
     __device__ __forceinline__ void begin(int32_t first) const {
+        if (in_halves && first == round) return;
         if (storer) {
             if (in_halves && first > 0)
                 bulk_store_wait_but_one();
@@ -390,7 +384,9 @@ struct ColumnRounds {
 template <class Shape, Operand operand, ActivationClass kind, bool gated>
 __device__ __forceinline__ void store_activated(const LaneWork& work, const Affine& affine,
                                                 Accumulators<Shape>& accum) {
-    using Rounds = ColumnRounds<Shape, gated>;
+    constexpr bool is_usual = gated && kind == ActivationClass::silu;
+    constexpr int rows = is_usual ? Shape::most_rows : Shape::rows_of_pass;
+    using Rounds = ColumnRounds<Shape, rows, gated>;
     const Rounds rounds(work);
     const BlockColumn<operand> block(work, rounds.staging,
                                      gated ? work.local_tile() >> 1 : work.warp,
@@ -398,16 +394,16 @@ __device__ __forceinline__ void store_activated(const LaneWork& work, const Affi
     const FastActivation<kind> act(work.gemm.activation);
     constexpr int gate_rows = Rounds::round < 32 ? Rounds::round : 32;
     GateRows<gate_rows> gates(work);
-    each_pass<Shape>(work, accum, [&](int32_t begin) {
-        scale_rows<Shape::rows_of_pass>(work, accum, begin);
+    each_pass<Shape, rows>(work, accum, [&](int32_t begin) {
+        scale_rows<rows>(work, accum, begin);
 #pragma unroll
-        for (int first = 0; first < Shape::rows_of_pass; first += Rounds::round) {
+        for (int first = 0; first < rows; first += Rounds::round) {
             const int32_t left = work.work_tile.n_rows - begin - first;
             if (left <= 0) break;
             const uint32_t at = Rounds::offset(begin + first);
             rounds.begin(begin + first);
 #pragma unroll
-            for (int i = 0; i < Rounds::round / 8; ++i) {
+            for (int i = 0; i < Rounds::round / 8 && first + 8 * i < rows; ++i) {
                 if (i % (Shape::tokens_at_once / 8) == 0 && 8 * i >= left) break;
                 constexpr int n = gate_rows / 8;
                 if (!gated && i % n == 0) gates.load(begin + first + 8 * i, work.work_tile.n_rows);
@@ -427,6 +423,7 @@ __device__ __forceinline__ void store_activated(const LaneWork& work, const Affi
 template <class Shape, Operand operand, bool activated>
 __device__ __forceinline__ void run_epilogue(const LaneWork& work, const Affine& affine,
                                              Accumulators<Shape>& accum) {
+    if constexpr (!activated) scale_rows<Shape::most_rows>(work, accum, 0);
     if constexpr (activated) {
         with_activation_class(work.gemm.activation, [&]<ActivationClass kind>(ClassOf<kind>) {
             if (work.gemm.epilogue == Epilogue::gated)

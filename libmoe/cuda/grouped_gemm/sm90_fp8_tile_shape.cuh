@@ -21,7 +21,6 @@ namespace moe::cuda {
 struct Fp8Wide {
     static constexpr uint32_t packed_tiles = 8;
     static constexpr int most_rows = 256;
-    static constexpr int rows_of_pass = 128;
     static constexpr int most_at_once = 128;
     static constexpr uint32_t threads = 384;
     static constexpr uint32_t blocks_per_sm = 1;
@@ -66,7 +65,6 @@ struct Fp8Middle {
 struct Fp8Narrow {
     static constexpr uint32_t packed_tiles = 8;
     static constexpr int most_rows = 48;
-    static constexpr int rows_of_pass = 48;
     static constexpr int most_at_once = 48;
     static constexpr uint32_t threads = 384;
     static constexpr uint32_t blocks_per_sm = 2;
