@@ -24,8 +24,8 @@ __device__ __forceinline__ void multiply_block(int32_t width, Accumulators<Shape
         wgmma_fence();
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-            // An instruction has at most 256 rows. The rest cannot be divided evenly: ptxas lets
-            // wgmma overlap only where none has part of the registers of two others.
+            // An instruction has at most 256 rows, so that the widest take two. Two of 144 rows
+            // instead make ptxas serialize every wgmma of the kernel.
             constexpr int whole = n < 256 ? n : 256;
             wgmma<whole, operand>(accum, a + 4 * j, rows + 2 * j);
             if constexpr (n > whole)

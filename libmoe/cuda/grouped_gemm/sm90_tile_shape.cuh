@@ -28,7 +28,7 @@ using Width = std::integral_constant<int, n>;
 
 // with_width(width, call) calls `call` with the run-time width as a constant; the width comes from
 // width_of. tokens_at_once is the unroll of the epilogue: enough to hide latency, and no more than
-// most work tiles have. rows_of_pass: of the epilogue of unusual activations.
+// most work tiles have. The epilogue of unusual activations stores rows_of_pass at once.
 struct Wide {
     static constexpr int most_rows = 288;
     static constexpr int rows_of_pass = 96;
