@@ -40,8 +40,8 @@ enum class SelectKernel : uint8_t { block, warp };
 // two launches.
 enum class SortKernel : uint8_t { fused, block, runs };
 
-// The tiles of a grouped GEMM: of Hopper's narrow, wide, or both in two launches; of the portable
-// one, and of that of E4M3, narrow, middle or wide.
+// The tiles of a grouped GEMM: narrow, middle or wide, of Hopper's also narrow and wide in two
+// launches.
 enum class TileWidths : uint8_t { narrow, middle, wide, both };
 
 // Rows of Hopper's narrow tiles.
@@ -71,16 +71,18 @@ struct MlpTraits {
     GemmTraits gate_up, down;
 };
 
-// Chooses the tiles of a grouped GEMM by the rows that an expert has on average. Of Hopper's,
-// also the rows that one can have at most. Experts between the two averages each have their own,
-// because weights that are dequantized cost wide tiles more, and more warps do it for narrow ones;
-// with weights of 16 bits wide tiles alone take no longer.
+// Chooses the tiles of a grouped GEMM by the rows that an expert has on average. Of Hopper's, also
+// by the rows that one can have at most. Weights that are dequantized cost wide tiles more, and
+// more warps do it for the others: below and above the averages of middle tiles each expert has
+// narrow or wide ones by its rows. Weights of 16 bits have one width.
 struct TileChoice {
     double max_portable_narrow;           // beyond, the portable tiles are middle, where there are
     double max_portable_middle;           // beyond, they are wide
     int32_t least_middle_items_of_sm;     // work items; with fewer, middle tiles leave SMs idle
     double max_all_narrow, min_all_wide;  // of Hopper's
-    double max_fp8_narrow;                // beyond, those of E4M3 are middle or wide
+    double min_middle, max_middle;  // of Hopper's; with 16 bits middle tiles follow narrow ones;
+                                    // more than twice as many, since `both` is before and after
+    double max_fp8_narrow;          // beyond, those of E4M3 are middle or wide
 
     MlpTiles of(Family family, const MlpTraits& traits, int64_t most_rows,
                 double average_rows) const {
@@ -101,13 +103,19 @@ struct TileChoice {
         if (most_rows <= max_narrow_rows || average_rows <= max_all_narrow)
             return all(TileWidths::narrow);
         if (average_rows >= min_all_wide) return all(TileWidths::wide);
+        const bool are_16_bit = traits.gate_up.is_16_bit && traits.down.is_16_bit;
+        if (average_rows <= max_middle && (are_16_bit || average_rows >= min_middle))
+            return all(TileWidths::middle);
         const auto one = [](const GemmTraits& gemm) {
             return gemm.is_16_bit ? TileWidths::wide : TileWidths::both;
         };
         return {one(traits.gate_up), one(traits.down)};
     }
-    // A dense matrix is one expert with all rows.
+    // A dense matrix is one expert with all rows. It has few work items, and wide tiles have more
+    // of its bytes in flight than middle ones.
     TileWidths of_dense(Family family, int64_t n_rows) const {
+        if (family == Family::grouped || family == Family::grouped_f16)
+            return n_rows <= max_narrow_rows ? TileWidths::narrow : TileWidths::wide;
         const MlpTraits traits{{.is_16_bit = true}, {.is_16_bit = true}};
         return of(family, traits, n_rows, static_cast<double>(n_rows)).gate_up;
     }
@@ -118,9 +126,8 @@ struct TileChoice {
     }
 };
 
-// Names of the kernels of one GEMM. The grouped GEMMs have one for wide tiles and one for narrow
-// tiles, the portable one and that of E4M3 also one for middle tiles; other families have the first
-// alone.
+// Names of the kernels of one GEMM, by its tiles. Families other than the grouped GEMMs have the
+// first alone.
 struct GemmNames {
     KernelName wide;
     KernelName narrow;

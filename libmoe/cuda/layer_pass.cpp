@@ -49,7 +49,8 @@ MlpTiles LayerPass::tiles_of_rows(int32_t n_rows, int32_t n_experts) const {
 MlpTiles LayerPass::tiles_of_batch(const MlpTiles& tiles) const {
     if (family_ == Family::grouped_fp8 && !tiles.are_narrow())
         return {TileWidths::wide, TileWidths::wide};  // which few rows do not slow down
-    if (is_grouped(family_) && tiles.has_wide_alone()) return {TileWidths::both, TileWidths::both};
+    if (is_grouped(family_) && (tiles.has_wide_alone() || tiles.are_some_middle()))
+        return {TileWidths::both, TileWidths::both};
     if (is_sm80_grouped(family_) && !tiles.are_some_wide())
         return {TileWidths::narrow, TileWidths::narrow};
     return tiles;

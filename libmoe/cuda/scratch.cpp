@@ -124,7 +124,9 @@ TileRule tiles_of(Family family, const MlpTiles& tiles) {
             return exact_tiles;
         case Family::grouped:
         case Family::grouped_f16:
-            return tiles.are_narrow() ? grouped_narrow_tiles : grouped_tiles;
+            return tiles.are_narrow()        ? grouped_narrow_tiles
+                   : tiles.are_some_middle() ? grouped_middle_tiles
+                                             : grouped_tiles;
         case Family::grouped_fp8:
             return tiles.are_narrow()        ? fp8_narrow_tiles
                    : tiles.are_some_middle() ? fp8_middle_tiles

@@ -116,8 +116,7 @@ GemmNames names_of(const KernelName& name, Family family) {
     const auto of = [&](const char* tiles) {
         return kernel_name({name.view(), {}, {}}, {}, {}, tiles);
     };
-    const bool has_middle = cuda::is_sm80_grouped(family) || family == Family::grouped_fp8;
-    return {of("wide"), of("narrow"), has_middle ? of("middle") : KernelName{}};
+    return {of("wide"), of("narrow"), of("middle")};
 }
 
 // The linear kernel of the family, which is also that of down.
@@ -209,17 +208,19 @@ class Decisions {
     Tuning tuning_;
 };
 
-// A decision that has changed does not return as tokens become more, so the ends of ranges are
-// found by halving.
+// Decisions that are the same for n and for 2 n tokens are so between (TileChoice::min_middle), so
+// the ends of ranges are found by doubling, then by halving.
 void fill_ranges(const moe_plan& plan, cuda::LaunchPlan& launch) {
     const Decisions decisions(plan);
     for (int64_t first = 1; first <= plan.max_tokens;) {
         const LaunchRange begin = decisions.of(first);
-        int64_t same = first, other = plan.max_tokens + 1;
+        const auto agrees = [&](int64_t n) { return decisions.of(n).has_same_decisions(begin); };
+        int64_t same = first, other = 2 * first;
+        for (; other <= plan.max_tokens && agrees(other); other *= 2) same = other;
+        other = std::min(other, plan.max_tokens + 1);
         while (other - same > 1) {
-            const int64_t middle = same + (other - same) / 2;
-            const bool agrees = decisions.of(middle).has_same_decisions(begin);
-            (agrees ? same : other) = middle;
+            const int64_t half = same + (other - same) / 2;
+            (agrees(half) ? same : other) = half;
         }
         launch.ranges.push_back(begin);
         launch.ranges.back().max_tokens = same;

@@ -20,7 +20,10 @@ constexpr GroupedTuning sm90_grouped{4096,
                                       .least_middle_items_of_sm = 6,
                                       .max_all_narrow = 10,
                                       .min_all_wide = 256,
+                                      .min_middle = 42,
+                                      .max_middle = 90,
                                       .max_fp8_narrow = 40}};
+static_assert(sm90_grouped.tiles.max_middle > 2 * sm90_grouped.tiles.min_middle);
 constexpr RouterTuning usual_router{32, 4, 64};
 
 constexpr GemvTuning sm90_gemv{32768,

@@ -42,7 +42,7 @@ constexpr Shape shapes[] = {{128, 64},  {256, 192}, {704, 80},  {320, 192},
                             {256, 256}, {512, 768}, {2048, 512}};
 
 // By the kernel that the plan takes and by each: one by one up to 32 tokens, sorted for any.
-const std::vector<int64_t> all_widths = {1, 2, 7, 17, 32, 200};
+const std::vector<int64_t> all_widths = {1, 2, 7, 17, 32, 100, 200};
 
 void add_formats(CaseList& list) {
     for (const char* format : packed_formats())
@@ -118,7 +118,7 @@ void add_many_rows(CaseList& list) {
     }
 }
 
-// One expert has all rows: every number of them about which the widest tiles differ.
+// One expert has all rows: the numbers of them about which the middle and the widest tiles differ.
 void add_tile_rows(CaseList& list) {
     for (const char* format : with_grids(packed_formats()))
         for (const Numbers& numbers : {bf16, f16}) {
@@ -130,7 +130,8 @@ void add_tile_rows(CaseList& list) {
             list.add(text("tile_rows/%s/%s", format, numbers.name),
                      in_smoke && numbers.x == MOE_TYPE_BF16 ? Extent::smoke : Extent::full,
                      [=](Context& context) {
-                         check_tokens(context, spec, {193, 241, 257, 273, 288, 289, 577});
+                         check_tokens(context, spec,
+                                      {31, 64, 65, 84, 96, 97, 193, 241, 257, 273, 288, 289, 577});
                      });
         }
 }

@@ -175,8 +175,8 @@ void add_shared_alike(CaseList& list) {
         }
 }
 
-// One expert has all rows: more than a part of a tile that is stored at once, and more than an
-// instruction takes.
+// One expert has all rows: more than a part of a tile that is stored at once, of a middle and of a
+// wide tile, and more than an instruction takes.
 void add_rows_of_one_expert(CaseList& list) {
     for (NamedLayer layer : activation_layers()) {
         layer.desc.n_experts = layer.desc.top_k = 1;
@@ -189,7 +189,7 @@ void add_rows_of_one_expert(CaseList& list) {
                          spec.numbers = numbers;
                          spec.max_tokens = 281;
                          with_every_kernel(context, spec, MOE_STAGE_EXPERTS, [&](const Pair& pair) {
-                             for (const int64_t T : {101, 281})
+                             for (const int64_t T : {90, 101, 281})
                                  pair.check(call_of(pair, T), layer.name);
                          });
                      });

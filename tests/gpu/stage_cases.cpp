@@ -214,7 +214,7 @@ void add_experts(CaseList& list) {
 }
 
 // One expert has all rows, which go to rows of the caller: more than a part of a tile that is
-// stored at once, and more than an instruction takes.
+// stored at once, of a middle and of a wide tile, and more than an instruction takes.
 void add_experts_with_many_rows(CaseList& list) {
     for (const Numbers& numbers : {bf16, f16})
         list.add(text("stage/experts/many_rows/bf16/%s", numbers.name), Extent::smoke,
@@ -222,8 +222,9 @@ void add_experts_with_many_rows(CaseList& list) {
                      PairSpec spec =
                          experts_spec(rich_layer_on_grid(128, 64, 1, 1), "bf16", numbers);
                      spec.max_tokens = 281;
-                     with_every_kernel(context, spec, MOE_STAGE_EXPERTS,
-                                       [](const Pair& pair) { check_cells(pair, 281, false); });
+                     with_every_kernel(context, spec, MOE_STAGE_EXPERTS, [](const Pair& pair) {
+                         for (const int32_t T : {90, 281}) check_cells(pair, T, false);
+                     });
                  });
 }
 

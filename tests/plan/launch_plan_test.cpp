@@ -114,7 +114,7 @@ TEST(LaunchRanges, DecideOnAnH200WhereTheTableSays) {
     // Ten rows of an expert on average; from 256 on all tiles are wide.
     expect_changes_after(plan, 160, "narrow tiles alone",
                          [](const LaunchRange& range) { return range.tiles.are_narrow(); });
-    expect_changes_after(plan, 4095, "narrow tiles", [](const LaunchRange& range) {
+    expect_changes_after(plan, 4095, "other tiles", [](const LaunchRange& range) {
         return range.tiles.down != cuda::TileWidths::wide;
     });
     expect_changes_after(plan, 64, "gate in combine",
@@ -140,12 +140,35 @@ TEST(LaunchRanges, NarrowTilesServeEveryCallThatFitsThem) {
                          [](const LaunchRange& range) { return range.tiles.are_narrow(); });
 }
 
-// Weights of 16 bits need not be dequantized: above ten rows of an expert their tiles are all wide.
+// Middle tiles are for 42 to 90 rows of an expert on average; with fewer and with more an expert
+// has narrow or wide ones by its own rows.
+TEST(LaunchRanges, MiddleTilesOnAnH200StandBetweenTwoRangesOfBothWidths) {
+    using cuda::TileWidths;
+    for (const int32_t n_experts : {1, 2, 7, 8, 60, 128, 384})
+        for (const int32_t k : {1, 2, 8}) {
+            if (k > n_experts) continue;
+            const moe_test::Plan plan =
+                cuda_plan(h200(), {test::plain_layer(2048, 768, n_experts, k), "q4_k", 8192});
+            for (int64_t n = 1; n <= 8192; ++n) {
+                const double rows = static_cast<double>(n) * k / n_experts;
+                const TileWidths expected = n <= 48 || rows <= 10      ? TileWidths::narrow
+                                            : rows >= 256              ? TileWidths::wide
+                                            : rows >= 42 && rows <= 90 ? TileWidths::middle
+                                                                       : TileWidths::both;
+                ASSERT_EQ(plan->launch_plan().range(n).tiles, (cuda::MlpTiles{expected, expected}))
+                    << n << " tokens, " << k << " of " << n_experts;
+            }
+        }
+}
+
+// Weights of 16 bits need not be dequantized: an expert's rows do not matter, their average does.
 TEST(LaunchRanges, WeightsOfSixteenBitsHaveOneWidth) {
     using cuda::TileWidths;
     const moe_test::Plan bf16 = cuda_plan(h200(), qwen3_30b("bf16"));
     for (const LaunchRange& range : bf16->launch_plan().ranges) {
-        const TileWidths widths = range.max_tokens <= 160 ? TileWidths::narrow : TileWidths::wide;
+        const TileWidths widths = range.max_tokens <= 160    ? TileWidths::narrow
+                                  : range.max_tokens <= 1440 ? TileWidths::middle
+                                                             : TileWidths::wide;
         EXPECT_EQ(range.tiles, (cuda::MlpTiles{widths, widths})) << range.max_tokens;
     }
     FakeLayer mixed = qwen3_30b("nvfp4");
@@ -154,6 +177,8 @@ TEST(LaunchRanges, WeightsOfSixteenBitsHaveOneWidth) {
     EXPECT_EQ(plan->launch_plan().range(512).tiles,
               (cuda::MlpTiles{TileWidths::both, TileWidths::wide}));
     EXPECT_NE(launches_text(*plan).find("tiles wide and narrow, of down wide"), std::string::npos);
+    EXPECT_EQ(plan->launch_plan().range(1024).tiles,
+              (cuda::MlpTiles{TileWidths::middle, TileWidths::middle}));
 }
 
 TEST(LaunchRanges, OnSm80AndSm86ThePortableKernelsReadRowsByIndex) {
@@ -277,7 +302,9 @@ TEST(LaunchNames, OfTheGroupedGemmSayTheirTiles) {
     const cuda::LaunchPlan& launch = plan->launch_plan();
     EXPECT_EQ(launch.gate_up.wide.view(), "sm90_bf16_bf16_grouped_gemm_gate_up_wide");
     EXPECT_EQ(launch.gate_up.narrow.view(), "sm90_bf16_bf16_grouped_gemm_gate_up_narrow");
+    EXPECT_EQ(launch.gate_up.middle.view(), "sm90_bf16_bf16_grouped_gemm_gate_up_middle");
     EXPECT_EQ(launch.down.wide.view(), "sm90_bf16_bf16_grouped_gemm_down_wide");
+    EXPECT_EQ(launch.down.middle.view(), "sm90_bf16_bf16_grouped_gemm_down_middle");
     EXPECT_EQ(launch.down.narrow.view(), "sm90_bf16_bf16_grouped_gemm_down_narrow");
 }
 

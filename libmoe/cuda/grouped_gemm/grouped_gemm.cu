@@ -15,12 +15,11 @@ namespace {
 
 using InstanceTable = GroupedKernels (*)(PackedType);
 constexpr InstanceTable instance_tables[] = {
-    grouped_16bit, grouped_fp4,    grouped_8bit, grouped_kbit, grouped_q4_k,
+    grouped_16bit, grouped_fp4,    grouped_8bit, grouped_kbit,
     grouped_gguf,  grouped_gguf_k, grouped_iq,   grouped_grid,
 };
 
-constexpr InstanceTable instance_tables_in_f16[] = {grouped_in_f16, grouped_in_f16_gguf,
-                                                    grouped_in_f16_fp4, grouped_in_f16_kbit};
+constexpr InstanceTable instance_tables_in_f16[] = {grouped_in_f16, grouped_in_f16_codes};
 
 GroupedKernels kernels_of(PackedType type, moe_type operand) {
     const std::span<const InstanceTable> in_bf16 = instance_tables;
@@ -69,8 +68,8 @@ bool has_grouped_gemm_instances(PackedType type, moe_type operand) {
 void prepare_grouped_gemm(PackedType type, moe_type operand) {
     if (!grouped_supports(type)) return;  // a role that the layer lacks
     const GroupedKernels kernels = kernels_of(type, operand);
-    allow_shared_memory(kernels.wide);
-    allow_shared_memory(kernels.narrow);
+    for (const GroupedKernel& kernel : {kernels.wide, kernels.middle, kernels.narrow})
+        allow_shared_memory(kernel);
 }
 
 void run_grouped_gemm(const DeviceFacts& device, const GemmArgs& gemm, const GemmNames& names,
@@ -79,6 +78,8 @@ void run_grouped_gemm(const DeviceFacts& device, const GemmArgs& gemm, const Gem
     const GroupedKernels kernels = kernels_of(gemm.weights.type, gemm.in.type);
     if (tiles == TileWidths::narrow)
         return launch_part(device, gemm, kernels.narrow, names.narrow, TilePart::all, stream, gate);
+    if (tiles == TileWidths::middle)
+        return launch_part(device, gemm, kernels.middle, names.middle, TilePart::all, stream, gate);
     if (tiles == TileWidths::wide)
         return launch_part(device, gemm, kernels.wide, names.wide, TilePart::all, stream, gate);
     launch_part(device, gemm, kernels.wide, names.wide, TilePart::large, stream, gate);

@@ -1,6 +1,7 @@
 // The grouped GEMMs: gate_up or down of the experts, or a dense matrix, for many tokens. There are
 // three. Hopper's, on wgmma: wide tiles take experts with many rows; narrow tiles run beside them
-// and take the others, or everything in a small call. The portable one, on mma.sync: any packed
+// and take the others, or everything in a small call; between these middle tiles take everything.
+// The portable one, on mma.sync: any packed
 // type, rows of any type by index, every GPU; its tiles are wide, middle or narrow by the rows that
 // an expert has on average. Inputs of a matrix with a table of columns come gathered
 // (gather_columns.hpp). Hopper's of E4M3, for plans that quantize activations to it.
@@ -19,6 +20,7 @@ namespace moe::cuda {
 
 constexpr TileRule grouped_tiles{288, 8, max_narrow_rows};
 constexpr TileRule grouped_narrow_tiles{max_narrow_rows, 8, INT32_MAX};  // where all are narrow
+constexpr TileRule grouped_middle_tiles{96, 8, INT32_MAX};               // where all are middle
 constexpr TileRule fp8_tiles{256, 64, INT32_MAX};         // 96 rows take wgmma as long as 128
 constexpr TileRule fp8_middle_tiles{128, 64, INT32_MAX};  // tokens are A, 64 to a warpgroup
 constexpr TileRule fp8_narrow_tiles{48, 8, INT32_MAX};
@@ -38,8 +40,8 @@ struct GateValues {
 // index is null. out is token blocks too with an activation, of float16 only where the input is;
 // else rows of bfloat16, float16 or float32, by out.index where that is set (negative: the row is
 // not stored). Epilogues: linear, activation, gated. `gate` goes with activation. One launch on
-// `stream`, or two with both widths; where tiles are all narrow, they were made by
-// grouped_narrow_tiles. The grid depends on the host's numbers alone.
+// `stream`, or two with both widths; where tiles are all narrow, or all middle, they were made by
+// the rule for those. The grid depends on the host's numbers alone.
 void run_grouped_gemm(const DeviceFacts& device, const GemmArgs& gemm, const GemmNames& names,
                       TileWidths tiles, cudaStream_t stream, const GateValues& gate = {});
 

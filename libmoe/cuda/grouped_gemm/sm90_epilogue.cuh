@@ -335,7 +335,7 @@ struct ColumnRounds {
     static constexpr bool in_halves = rows < Shape::most_rows;
     // A round has the most rows of half the memory by which a pass can be divided.
     static constexpr int round = [] {
-        if (!in_halves) return Shape::most_rows;
+        if (!in_halves) return rows_of_pass;
         int n = rows / 2;
         while (rows_of_pass < Shape::most_rows && rows_of_pass % n != 0) n -= 8;
         return n;
@@ -423,7 +423,6 @@ __device__ __forceinline__ void store_activated(const LaneWork& work, const Affi
 template <class Shape, Operand operand, bool activated>
 __device__ __forceinline__ void run_epilogue(const LaneWork& work, const Affine& affine,
                                              Accumulators<Shape>& accum) {
-    if constexpr (!activated) scale_rows<Shape::most_rows>(work, accum, 0);
     if constexpr (activated) {
         with_activation_class(work.gemm.activation, [&]<ActivationClass kind>(ClassOf<kind>) {
             if (work.gemm.epilogue == Epilogue::gated)
@@ -431,10 +430,12 @@ __device__ __forceinline__ void run_epilogue(const LaneWork& work, const Affine&
             else
                 store_activated<Shape, operand, kind, false>(work, affine, accum);
         });
-    } else if (work.gemm.out.type == MOE_TYPE_F32) {
-        store_linear_f32<Shape>(work, affine, accum);
     } else {
-        store_linear_16bit<Shape>(work, affine, accum);
+        scale_rows<Shape::most_rows>(work, accum, 0);
+        if (work.gemm.out.type == MOE_TYPE_F32)
+            store_linear_f32<Shape>(work, affine, accum);
+        else
+            store_linear_16bit<Shape>(work, affine, accum);
     }
 }
 

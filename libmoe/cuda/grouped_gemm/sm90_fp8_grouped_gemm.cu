@@ -32,7 +32,7 @@ Fp8Kernel kernel_of() {
     return {reinterpret_cast<const void*>(&fp8_grouped_kernel<Dequant, Shape, false>),
             reinterpret_cast<const void*>(&fp8_grouped_kernel<Dequant, Shape, true>),
             Shape::blocks_per_sm,
-            Fp8Shared<type, Shape>::allocated,
+            Fp8Shared<type, Shape>::bytes,
             8 * row_blocks_of_item<Shape>(Epilogue::linear),
             8 * row_blocks_of_item<Shape>(Epilogue::gated)};
 }

@@ -77,8 +77,8 @@ template <class Dequant, class Shape, bool gated>
 __global__ void __launch_bounds__(Shape::threads, Shape::blocks_per_sm)
     fp8_grouped_kernel(const __grid_constant__ Sm90Call gemm) {
     using Shared = Fp8Shared<Dequant::type, Shape>;
-    extern __shared__ std::byte memory[];
-    const uint32_t base = round_up(shared_address(memory), Shared::alignment);
+    extern __shared__ __align__(Shared::alignment) std::byte memory[];
+    const uint32_t base = shared_address(memory);
     const bool is_indexed = gemm.in.index;
     Fp8Pipeline<Dequant::type, Shape> pipeline{base, is_indexed};
     const WorkTileQueue queue{base + Shared::work_tiles};

@@ -131,8 +131,7 @@ struct Fp8Shared {
     static constexpr uint32_t work_tiles = barriers + 16 * n_stages;
     static constexpr uint32_t bytes = work_tiles + 2 * (work_tile_bytes + 16);
     static constexpr uint32_t alignment = 1024;
-    static constexpr uint32_t allocated = bytes + alignment;
-    static_assert(Shape::blocks_per_sm * (allocated + 1024) <= 228 * 1024);
+    static_assert(Shape::blocks_per_sm * (bytes + 1024) <= 228 * 1024);
 };
 
 // Position in the pipeline. Producers and consumers advance alike, and producers begin with phase

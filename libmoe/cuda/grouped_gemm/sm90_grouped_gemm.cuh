@@ -23,9 +23,9 @@
 //    warps gather the tokens of an indexed input row by row.
 // 3. Mainloop: eight consumer warps, one packed tile each, dequantize weights to A fragments in
 //    registers and multiply them with the tokens in shared memory. Two warpgroups use wgmma
-//    (sm90_mainloop_wide.cuh, or sm90_mainloop_warpgroup.cuh up to 48 rows); up to 16 rows each
-//    warp uses mma.sync (sm90_mainloop_warp.cuh). The N of an instruction is the smallest available
-//    one that covers the work tile.
+//    (sm90_mainloop_wide.cuh, or sm90_mainloop_warpgroup.cuh with two blocks per SM); up to 16 rows
+//    of a narrow tile each warp uses mma.sync (sm90_mainloop_warp.cuh). The N of an instruction is
+//    the smallest available one that covers the work tile.
 // 4. Epilogue (sm90_epilogue.cuh): it has shared memory of its own, so that the producer already
 //    prefetches the next work item.
 //
@@ -53,9 +53,11 @@ __device__ __forceinline__ void run_mainloop(const LaneWork& work,
     };
     if constexpr (std::is_same_v<Shape, Wide>) {
         run(WideMainloop<Dequant, Shape>(work, pipeline, codebooks));
-    } else if (work.work_tile.width <= Shape::most_rows_by_warp) {
-        run(WarpMainloop<Dequant, Shape>(work, pipeline, codebooks));
     } else {
+        if constexpr (Shape::most_rows_by_warp > 0) {
+            if (work.work_tile.width <= Shape::most_rows_by_warp)
+                return run(WarpMainloop<Dequant, Shape>(work, pipeline, codebooks));
+        }
         if constexpr (has_superblock_units<Dequant>) {
             if (!work.gemm.batch_invariant)
                 return run(WarpgroupMainloop<InSuperblockUnits<Dequant>, Shape>(work, pipeline,
@@ -131,8 +133,8 @@ template <class Dequant, class Shape, bool activated>
 __global__ void __launch_bounds__(Shape::threads, Shape::blocks_per_sm)
     grouped_kernel(const __grid_constant__ Sm90Call gemm, TilePart part) {
     using Shared = GroupedShared<Dequant::type, Shape>;
-    extern __shared__ std::byte memory[];
-    const uint32_t base = round_up(shared_address(memory), Shared::alignment);
+    extern __shared__ __align__(Shared::alignment) std::byte memory[];
+    const uint32_t base = shared_address(memory);
     const bool is_indexed = gemm.in.index;
     Pipeline<Dequant::type, Shape> pipeline{part, base, base + Shared::headers,
                                             base + Shared::barriers, is_indexed};
@@ -171,15 +173,17 @@ template <class Dequant, class Shape>
 GroupedKernel grouped_kernel_of() {
     return {reinterpret_cast<const void*>(&grouped_kernel<Dequant, Shape, false>),
             reinterpret_cast<const void*>(&grouped_kernel<Dequant, Shape, true>), Shape::threads,
-            Shape::blocks_per_sm, GroupedShared<Dequant::type, Shape>::allocated};
+            Shape::blocks_per_sm, GroupedShared<Dequant::type, Shape>::bytes};
 }
 
 static_assert(grouped_tiles.max_rows == Wide::most_rows);
 static_assert(grouped_tiles.most_small == Narrow::most_rows);
+static_assert(grouped_middle_tiles.max_rows == Middle::most_rows);
 
 template <class Dequant>
 GroupedKernels grouped_kernels_of() {
-    return {grouped_kernel_of<Dequant, Wide>(), grouped_kernel_of<Dequant, Narrow>()};
+    return {grouped_kernel_of<Dequant, Wide>(), grouped_kernel_of<Dequant, Middle>(),
+            grouped_kernel_of<Dequant, Narrow>()};
 }
 
 }  // namespace moe::cuda

@@ -1,7 +1,8 @@
-// The grouped kernel (sm90_grouped_gemm.cuh) for weights of ggml's superblocks of 256 but q4_k.
+// The grouped kernel (sm90_grouped_gemm.cuh) for weights of ggml's superblocks of 256.
 #include "libmoe/cuda/dequant/iq4_xs.cuh"
 #include "libmoe/cuda/dequant/q2_k.cuh"
 #include "libmoe/cuda/dequant/q3_k.cuh"
+#include "libmoe/cuda/dequant/q4_k.cuh"
 #include "libmoe/cuda/dequant/q5_k.cuh"
 #include "libmoe/cuda/dequant/q6_k.cuh"
 #include "libmoe/cuda/grouped_gemm/sm90_grouped_gemm.cuh"
@@ -10,6 +11,8 @@ namespace moe::cuda {
 
 GroupedKernels grouped_gguf_k(PackedType type) {
     switch (type) {
+        case PackedType::q4_k:
+            return grouped_kernels_of<GroupedDequant<PackedType::q4_k>>();
         case PackedType::q5_k:
             return grouped_kernels_of<GroupedDequant<PackedType::q5_k>>();
         case PackedType::q6_k:

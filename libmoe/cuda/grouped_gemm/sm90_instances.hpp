@@ -1,5 +1,5 @@
-// The kernels of the sm90 grouped GEMM, one pair per packed type. They are spread over translation
-// files by the cost of compiling them.
+// The kernels of the sm90 grouped GEMM, a pair per packed type and shape. Few files of types that
+// are alike: a file is compressed as one.
 #pragma once
 
 #include <cstdint>
@@ -23,24 +23,21 @@ struct GroupedKernel {
     uint32_t shared_bytes;
 };
 
-// sm90_tile_shape.cuh describes the two shapes.
+// sm90_tile_shape.cuh describes the shapes.
 struct GroupedKernels {
-    GroupedKernel wide, narrow;  // null functions: the type is in another file
+    GroupedKernel wide, middle, narrow;  // null functions: the type is in another file
 };
 
 GroupedKernels grouped_16bit(PackedType type);
 GroupedKernels grouped_fp4(PackedType type);
 GroupedKernels grouped_8bit(PackedType type);
 GroupedKernels grouped_kbit(PackedType type);
-GroupedKernels grouped_q4_k(PackedType type);
 GroupedKernels grouped_gguf(PackedType type);
 GroupedKernels grouped_gguf_k(PackedType type);
 GroupedKernels grouped_iq(PackedType type);
 GroupedKernels grouped_grid(PackedType type);
 // With float16 operands.
 GroupedKernels grouped_in_f16(PackedType type);
-GroupedKernels grouped_in_f16_gguf(PackedType type);
-GroupedKernels grouped_in_f16_fp4(PackedType type);
-GroupedKernels grouped_in_f16_kbit(PackedType type);
+GroupedKernels grouped_in_f16_codes(PackedType type);
 
 }  // namespace moe::cuda

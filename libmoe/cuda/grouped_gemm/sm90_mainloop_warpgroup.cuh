@@ -1,9 +1,9 @@
-// Mainloop of the sm90 grouped GEMM for 17 to 48 rows, and for fewer if bits must not depend on
-// the number of rows (step 3 of sm90_grouped_gemm.cuh). A warpgroup multiplies 64 weight rows by
-// all tokens of the work tile with wgmma.
+// Mainloop of the sm90 grouped GEMM for narrow tiles of 17 to 48 rows, for fewer if bits must not
+// depend on the number of rows, and for middle tiles (step 3 of sm90_grouped_gemm.cuh). A warpgroup
+// multiplies 64 weight rows by all tokens of the work tile with wgmma.
 //
 // Inputs: packed weights and tokens in the pipeline. Output: float32 accumulators. Precondition:
-// the width of the work tile is 32 or 48.
+// the width of the work tile is a multiple of 16 from 32 on.
 //
 // A block of 64 k is so short that every overhead shows. Each width therefore has its own loop. One
 // set of A fragments is enough, because the other warpgroups of the SM dequantize meanwhile.
@@ -145,8 +145,9 @@ struct WarpgroupMainloop {
 
     template <template <class, class, int> class Fragments>
     __device__ __forceinline__ void run_with(Accumulators<Shape>& accum, uint32_t n_blocks) {
-        if (tile.width == 32) return run_width<32, Fragments>(accum, n_blocks);
-        run_width<48, Fragments>(accum, n_blocks);
+        Shape::with_width(tile.width, [&]<int n>(Width<n>) {
+            if constexpr (n > Shape::most_rows_by_warp) run_width<n, Fragments>(accum, n_blocks);
+        });
     }
 
     __device__ __forceinline__ void run(Accumulators<Shape>& accum, uint32_t n_blocks, int32_t) {

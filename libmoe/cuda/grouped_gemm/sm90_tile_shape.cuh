@@ -1,9 +1,10 @@
 // Tile shapes, stages and shared-memory layout of the sm90 grouped GEMM (sm90_grouped_gemm.cuh).
-// Both shapes process 128 weight rows per work tile and differ in tokens and occupancy:
+// All shapes process 128 weight rows per work tile and differ in tokens and occupancy:
 //
 //   Wide    up to 288 rows at once; one block per SM, all registers for accumulators
-//   Narrow  up to 48 rows at once, more in turns; two blocks per SM, so that twice as many warps
-//           dequantize and one block computes during the other's prologue or epilogue
+//   Middle  up to 96 rows at once; two blocks per SM, so that twice as many warps dequantize and
+//           one block computes during the other's prologue or epilogue
+//   Narrow  up to 48 rows at once, more in turns; as Middle, and mma.sync for few rows
 //
 // Inputs: packed type and shape, at compile time. Outputs: constants of the kernel and its launch.
 // Precondition: Shape::blocks_per_sm blocks fit the 228 KB of shared memory of an SM.
@@ -31,20 +32,21 @@ using Width = std::integral_constant<int, n>;
 // most work tiles have. The epilogue of unusual activations stores rows_of_pass at once.
 struct Wide {
     static constexpr int most_rows = 288;
-    static constexpr int rows_of_pass = 96;
+    static constexpr int rows_of_pass = 32;
     static constexpr uint32_t threads = 384;
     static constexpr uint32_t blocks_per_sm = 1;
     static constexpr uint32_t consumer_registers = 224;
     static constexpr uint32_t producer_registers = 56;
-    static constexpr uint32_t pipeline_bytes = 208 * 1024;
+    static constexpr uint32_t pipeline_bytes = 210 * 1024;
     static constexpr uint32_t staging_bytes = 8 * 1024;  // per warpgroup
     static constexpr int tokens_at_once = 32;
+    static constexpr int most_rows_by_warp = 0;
 
     // Large tiles beside small ones have far fewer than most_rows on average, which leaves half of
-    // the stages empty. `room` is that of all stages; 1 KB of it is kept for codebooks.
+    // the stages empty. `room` is that of all stages.
     static __host__ __device__ constexpr uint32_t min_stage_bytes(PackedType type, TilePart part,
                                                                   uint32_t room) {
-        return part == TilePart::large && code_bits(type) < 8 ? (room - 1024) / 3 : 0;
+        return part == TilePart::large && code_bits(type) < 8 ? room / 3 : 0;
     }
 
     static __device__ __forceinline__ int32_t width_of(int32_t n_rows, bool) {
@@ -83,19 +85,14 @@ struct Wide {
     }
 };
 
-struct Narrow {
-    static constexpr int most_rows = 48;
-    static constexpr int rows_of_pass = 48;
+// What Middle and Narrow have in common.
+struct HalfOfSm {
     static constexpr uint32_t threads = 384;
     static constexpr uint32_t blocks_per_sm = 2;
     static constexpr uint32_t consumer_registers = 104;
     static constexpr uint32_t producer_registers = 32;
     static constexpr uint32_t pipeline_bytes = 102 * 1024;
     static constexpr uint32_t staging_bytes = 4 * 1024;
-    static constexpr int tokens_at_once = 8;
-    // Up to this many rows each warp uses mma.sync (sm90_mainloop_warp.cuh), unless results must
-    // not depend on the number of rows.
-    static constexpr int most_rows_by_warp = 16;
 
     // A stage of half the pipeline holds a superblock at every width, so that its scales come with
     // its codes, by one copy.
@@ -105,6 +102,38 @@ struct Narrow {
         const bool is_half = has_superblock(type) || (is_grid(type) && !has_codebook(type));
         return room / (is_half ? 2 : 3);
     }
+};
+
+struct Middle : HalfOfSm {
+    static constexpr int most_rows = 96;
+    static constexpr int rows_of_pass = 16;
+    static constexpr int tokens_at_once = 16;
+    static constexpr int most_rows_by_warp = 0;
+
+    static __device__ __forceinline__ int32_t width_of(int32_t n_rows, bool) {
+        return n_rows <= 32 ? 32 : n_rows <= 64 ? 64 : 96;
+    }
+    template <class Call>
+    static __device__ __forceinline__ auto with_width(int32_t width, Call call) {
+        switch (width) {
+            case 32:
+                return call(Width<32>{});
+            case 64:
+                return call(Width<64>{});
+            default:
+                return call(Width<96>{});
+        }
+    }
+};
+
+struct Narrow : HalfOfSm {
+    static constexpr int most_rows = 48;
+    static constexpr int rows_of_pass = 16;
+    static constexpr int tokens_at_once = 8;
+    // Up to this many rows each warp uses mma.sync (sm90_mainloop_warp.cuh), unless results must
+    // not depend on the number of rows.
+    static constexpr int most_rows_by_warp = 16;
+
     static __device__ __forceinline__ int32_t width_of(int32_t n_rows, bool batch_invariant) {
         if (n_rows <= most_rows_by_warp && !batch_invariant) return n_rows <= 8 ? 8 : 16;
         return n_rows <= 32 ? 32 : 48;
@@ -194,7 +223,9 @@ constexpr uint32_t pair_table_bytes_of_bits() {
     return bits == 4 ? 32 * 1024 : 2 * 4 << (bits <= 3 ? 2 * bits : bits);
 }
 template <PackedType type, class Shape>
-constexpr uint32_t pair_table_bytes = has_codebook(type) && Shape::blocks_per_sm == 2
+constexpr uint32_t pair_table_bytes = has_codebook(type) &&
+                                              (Shape::most_rows_by_warp > 0 ||
+                                               (is_grid(type) && Shape::blocks_per_sm == 2))
                                           ? pair_table_bytes_of_bits<type>()
                                           : 0;
 
@@ -206,9 +237,12 @@ struct Stages {
     static constexpr uint32_t needed =
         round_up(Shape::most_rows * 128 + tiles_per_block * staged_tile_room(type, 1), 1024);
     static constexpr uint32_t table_bytes = pair_table_bytes<type, Shape>;
+    // With one block per SM the codebooks of stages and warpgroups take 2 KB of the stages.
+    static constexpr uint32_t codebook_room =
+        has_codebook(type) && Shape::blocks_per_sm == 1 ? 2048 : 0;
     static constexpr uint32_t room = Shape::pipeline_bytes -
                                      round_up(fixed_table_bytes(type), 1024) -
-                                     (table_bytes > 1024 ? table_bytes : 0);
+                                     (table_bytes > 1024 ? table_bytes : 0) - codebook_room;
 
     static __host__ __device__ constexpr uint32_t bytes(TilePart part) {
         const uint32_t least = Shape::min_stage_bytes(type, part, room) / 1024 * 1024;
@@ -257,8 +291,7 @@ struct GroupedShared {
     static constexpr uint32_t fixed_tables = round_up(work_tiles + 2 * (work_tile_bytes + 16), 16);
     static constexpr uint32_t bytes = fixed_tables + fixed_table_bytes(type);
     static constexpr uint32_t alignment = 1024;
-    static constexpr uint32_t allocated = bytes + alignment;
-    static_assert(Shape::blocks_per_sm * (allocated + 1024) <= 228 * 1024);
+    static_assert(Shape::blocks_per_sm * (bytes + 1024) <= 228 * 1024);
 };
 
 }  // namespace moe::cuda
