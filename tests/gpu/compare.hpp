@@ -31,7 +31,7 @@ struct PairSpec {
     // grids, in the grouped GEMMs. In a token of few columns the errors of
     // rounding have fewer others to average with.
     double limit() const {
-        const bool is_narrow = layer.desc.hidden < 128;
+        const bool is_narrow = layer.desc.hidden <= 128;
         const bool has_more =
             layer.desc.latent > 0 || is_narrow || has_rounded_weights(layer.format);
         const bool rounded = numbers.limit == rounded_limit && has_more;
