@@ -80,9 +80,10 @@ struct TileChoice {
     double max_portable_middle;           // beyond, they are wide
     int32_t least_middle_items_of_sm;     // work items; with fewer, middle tiles leave SMs idle
     double max_all_narrow, min_all_wide;  // of Hopper's
-    double min_middle, max_middle;  // of Hopper's; with 16 bits middle tiles follow narrow ones;
-                                    // more than twice as many, since `both` is before and after
-    double max_fp8_narrow;          // beyond, those of E4M3 are middle or wide
+    // Of Hopper's; weights of 16 bits have middle tiles from max_all_narrow on. With others `both`
+    // is before and after, so that the two are more than a factor of two apart.
+    double min_middle, max_middle;
+    double max_fp8_narrow;  // beyond, those of E4M3 are middle or wide
 
     MlpTiles of(Family family, const MlpTraits& traits, int64_t most_rows,
                 double average_rows) const {

@@ -1,10 +1,10 @@
 // The grouped GEMMs: gate_up or down of the experts, or a dense matrix, for many tokens. There are
 // three. Hopper's, on wgmma: wide tiles take experts with many rows; narrow tiles run beside them
 // and take the others, or everything in a small call; between these middle tiles take everything.
-// The portable one, on mma.sync: any packed
-// type, rows of any type by index, every GPU; its tiles are wide, middle or narrow by the rows that
-// an expert has on average. Inputs of a matrix with a table of columns come gathered
-// (gather_columns.hpp). Hopper's of E4M3, for plans that quantize activations to it.
+// The portable one, on mma.sync: any packed type, rows of any type by index, every GPU; its tiles
+// are wide, middle or narrow by the rows that an expert has on average. Inputs of a matrix with a
+// table of columns come gathered (gather_columns.hpp). Hopper's of E4M3, for plans that quantize
+// activations to it.
 //
 // Hopper's: weights come from registers in packed order, tokens from shared memory. The input and,
 // of gate_up, the output are token blocks: block b of 64 columns is [capacity][64] 16-bit values,
