@@ -14,6 +14,18 @@ const Model models[] = {
     {"gpt-oss-120b", 2880, 2880, 128, 4, 0, true, false},
     {"mixtral-8x22b", 6144, 16384, 8, 2, 0, false, false},
     {"qwen2-57b", 3584, 2560, 64, 8, 20480, false, false},
+    // Nothing is tuned for these.
+    {"granite-3b-a800m", 1536, 512, 40, 8, 0, false, false},
+    {"lfm2-8b", 2048, 1792, 32, 4, 0, false, false},
+    {"olmoe", 2048, 1024, 64, 8, 0, false, false},
+    {"deepseek-v2-lite", 2048, 1408, 64, 6, 2816, false, false},
+    {"ernie-4.5-21b", 2560, 1536, 64, 6, 3072, false, false},
+    {"phi-3.5-moe", 4096, 6400, 16, 2, 0, false, false},
+    {"glm-4.5-air", 4096, 1408, 128, 8, 1408, false, false},
+    {"llama-4-scout", 5120, 8192, 16, 1, 8192, false, false},
+    {"dbrx", 6144, 10752, 16, 4, 0, false, false},
+    {"arctic", 7168, 4864, 128, 2, 0, false, false},
+    {"kimi-k2", 7168, 2048, 384, 8, 2048, false, false},
     // Slices of an intermediate that ranks share, and the next size on the grid of 64.
     {"qwen3-30b-i96", 2048, 96, 128, 8, 0, false, false},
     {"qwen3-30b-i128", 2048, 128, 128, 8, 0, false, false},

@@ -107,6 +107,17 @@ List shapes() {
     return list;
 }
 
+// Models that nothing was tuned or fitted for, and numbers of tokens that no other list has.
+List untuned() {
+    List list;
+    for (const char* model :
+         {"granite-3b-a800m", "lfm2-8b", "olmoe", "deepseek-v2-lite", "ernie-4.5-21b",
+          "phi-3.5-moe", "glm-4.5-air", "llama-4-scout", "dbrx", "arctic", "kimi-k2"})
+        list.add({model}, {"bf16", "fp8_128x128", "q4_k", "awq"}, Mode::ids,
+                 {1, 6, 20, 40, 100, 250, 600, 2000});
+    return list;
+}
+
 void add_fp16(List& list, const char* model, const Names& formats, const Tokens& tokens) {
     for (const char* format : formats) {
         Case one{&model_of(model), format, Mode::ids, 0, 0};
@@ -266,7 +277,7 @@ struct Named {
 constexpr Named lists[] = {{"hopper", hopper},   {"formats", formats}, {"shapes", shapes},
                            {"fp16", fp16},       {"tokens", tokens},   {"portable", portable},
                            {"layouts", layouts}, {"fp8", fp8},         {"gemv", gemv},
-                           {"short", short_list}};
+                           {"untuned", untuned}, {"short", short_list}};
 
 }  // namespace
 
