@@ -215,8 +215,8 @@ constexpr uint32_t raw_codebook_bytes = has_codebook(type) ? 256 : 0;
 template <PackedType type>
 constexpr uint32_t stage_header_bytes = work_tile_bytes + raw_codebook_bytes<type>;
 
-// Shared memory of the lookup tables of unscaled values (dequant/kbit.cuh). A large table takes its
-// bytes from the stages.
+// Shared memory of the lookup tables of unscaled values (dequant/kbit.cuh), which loops by warps
+// use, and of grids those of warpgroups. A large table takes its bytes from the stages.
 template <PackedType type>
 constexpr uint32_t pair_table_bytes_of_bits() {
     constexpr int bits = code_bits(type);
