@@ -204,8 +204,10 @@ inline double activate(const ActivationRule& rule, double g, double u) {
             return rule.situ_beta * std::tanh(g / rule.situ_beta) * sigmoid(g) * rule.situ_beta_up *
                    std::tanh(u / rule.situ_beta_up);
         default:
-            CHECK(false, "activation %d", rule.kind);
+            break;
     }
+    CHECK(false, "activation %d", rule.kind);
+    return 0;
 }
 
 // [gate I, up I] of one row, biases added; without a gate [up I].
