@@ -362,6 +362,9 @@ TEST(Fork, ThreadsOfTheChildAreItsOwn) {
 // The default that a child inherits is of no use to it once threads had started: it gets another.
 TEST(Fork, TheDefaultRuntimeOfTheChildIsItsOwn) {
     if (usable_cores() == 1) GTEST_SKIP() << "one core has no threads to leave behind";
+#if defined(__SANITIZE_THREAD__)
+    GTEST_SKIP() << "ThreadSanitizer allows the child of a process with threads none";
+#endif
     const LayerCase layer(layer_desc);
     LayerRun run(layer, layer.plan_desc(4));
     const Floats x = layer.x(4);
