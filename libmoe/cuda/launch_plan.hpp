@@ -80,8 +80,8 @@ struct TileChoice {
     double max_portable_middle;           // beyond, they are wide
     int32_t least_middle_items_of_sm;     // work items; with fewer, middle tiles leave SMs idle
     double max_all_narrow, min_all_wide;  // of Hopper's
-    // Of Hopper's; weights of 16 bits have middle tiles from max_all_narrow on. With others `both`
-    // is before and after, so that the two are more than a factor of two apart.
+    // Hopper's middle tiles; weights of 16 bits have them from max_all_narrow on. With others
+    // `both` is before and after, so that the two are more than a factor of two apart.
     double min_middle, max_middle;
     double max_fp8_narrow;  // beyond, those of E4M3 are middle or wide
 
@@ -112,8 +112,7 @@ struct TileChoice {
         };
         return {one(traits.gate_up), one(traits.down)};
     }
-    // A dense matrix is one expert with all rows. It has few work items, and wide tiles have more
-    // of its bytes in flight than middle ones.
+    // A dense matrix is one expert with all rows. Hopper's middle tiles were not measured for it.
     TileWidths of_dense(Family family, int64_t n_rows) const {
         if (family == Family::grouped || family == Family::grouped_f16)
             return n_rows <= max_narrow_rows ? TileWidths::narrow : TileWidths::wide;

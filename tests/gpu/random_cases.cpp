@@ -149,7 +149,7 @@ Drawn draw_case(uint64_t seed, const Device& device) {
     const std::string filter_of_plan = filter ? device.with_its_own(filter) : "";
     const bool is_invariant = draw.one_in(5);
     // Not less than a token with many experts needs.
-    const uint64_t workspace = draw.one_in(6) ? uint64_t{3} << 20 << (desc.top_k > 32 ? 1 : 0) : 0;
+    const uint64_t workspace = draw.one_in(6) ? uint64_t{desc.top_k > 32 ? 6u : 3u} << 20 : 0;
     spec.subject = [=](moe_plan_desc& plan) {
         if (filter) plan.kernel_filter = filter_of_plan.c_str();
         plan.batch_invariant = is_invariant;

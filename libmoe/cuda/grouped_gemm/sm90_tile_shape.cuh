@@ -85,7 +85,7 @@ struct Wide {
     }
 };
 
-// What Middle and Narrow have in common.
+// Middle and Narrow have these in common.
 struct HalfOfSm {
     static constexpr uint32_t threads = 384;
     static constexpr uint32_t blocks_per_sm = 2;
