@@ -369,9 +369,11 @@ GemvTiling tile_down(const DeviceFacts& device, const GemvProblem& problem,
              ++warps) {
             tiling.n_warps = warps;
             const GemvTiling whole = lay_out_down(problem, tiling, tuning, limits);
-            const bool fits = whole.shared.total <= device.shared_bytes;
             // Worse than every tiling that fits, but there if none does.
-            const double cost = cost_of_tile(problem, whole) + (fits ? 0.0 : 1e9);
+            const bool fits = whole.shared.total <= device.shared_bytes;
+            const bool is_beside = whole.shared.total <= limits.max_bytes;
+            const double cost =
+                cost_of_tile(problem, whole) * (is_beside ? 1.0 : 1.5) + (fits ? 0.0 : 1e9);
             if (least > 0 && cost >= least) continue;
             least = cost;
             best = whole;

@@ -120,6 +120,20 @@ class CodeLevels : public CodePairs<operand, CodeLevels<operand>> {
     uint32_t minus_zero_;
 };
 
+// 128 + code, of up to 7 bits, in place of levels: they are the lowest bits of a bfloat16. For
+// types with minima, since sums of tokens can take off 128 scales with the minimum.
+struct CodesOver128 {
+    CodesOver128() = default;
+    __device__ __forceinline__ explicit CodesOver128(uint32_t, int = 1) {}
+    __device__ __forceinline__ uint32_t even(uint32_t bytes) const {
+        return (bytes & 0x00FF00FFu) | 0x43004300u;
+    }
+    __device__ __forceinline__ uint32_t odd(uint32_t bytes) const {
+        return permute_bytes(bytes, 0x43004300u, 0x7351);
+    }
+    static __device__ __forceinline__ float factor(float scale, int = 1) { return scale; }
+};
+
 // Codes of 4 bits lie where operands need them: a word has the registers of a step in nibbles 0 to
 // 3 of its halves. Those of row g + 8 stay where they are, so that their unit is 16.
 inline constexpr int nibble_unit[2] = {1, 16};

@@ -37,11 +37,16 @@ struct LaneTable {
             store_shared(table + 128 * i + 16 * (j ^ (i & 7)), uint4{entry, entry, entry, entry});
     }
 
+    // The entries of the four bytes of a word.
+    __device__ __forceinline__ void entries_of(uint32_t word, uint32_t (&entry)[4]) const {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) entry[i] = load_shared_4(address(word, i));
+    }
+
     // The four registers of step j of a block.
     __device__ __forceinline__ void step(const uint32_t (&words)[bits], int j, uint32_t* a) const {
         uint32_t entry[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) entry[i] = load_shared_4(address(words[j], i));
+        entries_of(words[j], entry);
         take_rows(entry, a);
         if constexpr (bits == 5) take_signs(words[4], j, a);
     }

@@ -34,9 +34,10 @@ struct GroupedCodes : GroupedCodeBase<packed> {
     static constexpr bool has_superblock_scales = false;
     static constexpr bool groups_apart = false;
     using Values = NoValues;
+    using Factors = std::conditional_t<is_symmetric, RowScales, RowAffine>;
     struct Words {
         uint32_t codes[bits];
-        std::conditional_t<is_symmetric, RowScales, RowAffine> factors;
+        Factors factors;
     };
     template <Operand operand = Operand::bf16, bool one_scale = operand == Operand::f16>
     static __device__ __forceinline__ void dequantize(const Words& words, const NoTable&,
@@ -53,21 +54,27 @@ struct GroupedCodes : GroupedCodeBase<packed> {
         step(words, rows, j, a);
     }
     static __device__ __forceinline__ RowFactors factors(const Words& words) {
+        return factors_of(words.factors);
+    }
+
+  protected:
+    static __device__ __forceinline__ RowFactors factors_of(const Factors& of) {
         if constexpr (is_symmetric) {
-            const auto [first, second] = words.factors;
+            const auto [first, second] = of;
             return {{Levels::factor(first), Levels::factor(second, upper_unit)}, {}};
         } else {
-            constexpr auto zero = static_cast<float>(Codes::zero);
-            const auto [scale, minimum] = words.factors;
+            constexpr float zero = are_over_128 ? -128.0f : static_cast<float>(Codes::zero);
+            const auto [scale, minimum] = of;
             return {{Levels::factor(scale.x), Levels::factor(scale.y, upper_unit)},
                     {fmaf(scale.x, zero, -minimum.x), fmaf(scale.y, zero, -minimum.y)}};
         }
     }
 
   private:
-    using Levels = CodeLevels<Operand::bf16>;
     static constexpr bool are_nibbles = bits == 4 && !is_row_ordered(packed);
     static constexpr int upper_unit = are_nibbles ? nibble_unit[1] : 1;
+    static constexpr bool are_over_128 = has_offset && !are_nibbles;
+    using Levels = std::conditional_t<are_over_128, CodesOver128, CodeLevels<Operand::bf16>>;
 
     template <class Pairs>
     static __device__ __forceinline__ void step(const Words& words, const Pairs (&rows)[2], int j,
@@ -84,8 +91,8 @@ struct GroupedCodes : GroupedCodeBase<packed> {
         }
     }
     template <class Operands>
-    static __device__ __forceinline__ Operands row_operands(const decltype(Words::factors)& factors,
-                                                            int row, int unit) {
+    static __device__ __forceinline__ Operands row_operands(const Factors& factors, int row,
+                                                            int unit) {
         if constexpr (is_symmetric)
             return {row == 0 ? factors.first : factors.second, Codes::zero, unit};
         else
@@ -140,14 +147,25 @@ struct SuperblockKeptScales {
 
 template <PackedType packed, class Kept, class Codes = PlainCodes<packed>>
 struct GroupedSuperblockCodes : GroupedCodes<packed, Codes, !Kept::of_16> {
+    using Base = GroupedCodes<packed, Codes, !Kept::of_16>;
     using KeptScales = Kept;
-    using typename GroupedCodes<packed, Codes, !Kept::of_16>::Words;
+    using typename Base::Words;
+    static constexpr bool has_superblock_scales = Base::scales_after;
     static __device__ __forceinline__ Words load(uint32_t codes, const KeptScales& scales,
                                                  uint32_t lane, uint32_t block) {
         Words words;
         load_shared_codes(codes, lane, words.codes);
         words.factors = scales.of_block(block);
         return words;
+    }
+    static __device__ __forceinline__ Words load_codes(uint32_t codes, uint32_t lane) {
+        Words words;
+        load_shared_codes(codes, lane, words.codes);
+        return words;
+    }
+    using Base::factors;
+    static __device__ __forceinline__ RowFactors factors(const KeptScales& scales, uint32_t block) {
+        return Base::factors_of(scales.of_block(block));
     }
 };
 

@@ -10,15 +10,15 @@ namespace moe::cuda {
 
 template <PackedType packed, class Grid, class Names>
 struct GroupedIq : GroupedCodeBase<packed> {
-    using Tables = IqTables<packed, Grid, Names, 0x80808080u>;
+    using Tables = IqTables<packed, Grid, Names, 0x80808080u, false>;
     static constexpr uint32_t row_bytes = ggml_scale_bytes(packed);
     struct Words {
-        IqNames row[2];
+        typename Names::Row row[2];
         float scale[2];  // of rows g and g + 8
     };
-    struct Table {
-        uint32_t at;
-        __device__ __forceinline__ explicit Table(uint32_t tables) : at(tables) {}
+    struct Table : Tables {
+        __device__ __forceinline__ explicit Table(uint32_t tables)
+            : Tables(tables, threadIdx.x % 32) {}
     };
 
     static __device__ __forceinline__ void store_tables(uint32_t to, int32_t first,
@@ -63,7 +63,7 @@ struct GroupedIq : GroupedCodeBase<packed> {
             const CodeOperands<operand, one_scale> operands(words.scale[row], 128);
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
-                const uint2 two = Tables::levels(table.at, words.row[row], i);
+                const uint2 two = table.levels(words.row[row], i);
 #pragma unroll
                 for (int j = 0; j < 2; ++j) {
                     const uint32_t bytes = j == 0 ? two.x : two.y;

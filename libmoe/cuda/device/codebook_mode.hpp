@@ -26,27 +26,43 @@ constexpr CodebookMode codebook_mode_of(const PackedMatrix& matrix) {
                                                      : CodebookMode::per_expert;
 }
 
-// Bytes of the tables that every thread block of gemv makes for a type of its own accord: of iq2
-// and iq3 (dequant/iq_gemv.cuh).
-MOE_HOST_DEVICE constexpr int32_t fixed_table_bytes(PackedType type) {
+// The tables in shared memory of a type whose codes name entries of a fixed grid, iq2 and iq3
+// (dequant/iq_gemv.cuh): entries of the grid and of signs, four bytes each, and each of them
+// `copies` times side by side. With 32 copies every lane has a bank of its own, with 16 two lanes
+// share two, which leaves room in an SM for gate and up beside down. No entries: no tables.
+struct IqTableShape {
+    int32_t entries, entry_copies;
+    int32_t signs, sign_copies;
+
+    MOE_HOST_DEVICE constexpr int32_t signs_at() const { return 4 * entries * entry_copies; }
+    MOE_HOST_DEVICE constexpr int32_t bytes() const { return signs_at() + 4 * signs * sign_copies; }
+};
+MOE_HOST_DEVICE constexpr IqTableShape iq_table_shape(PackedType type, bool has_copies) {
+    const int32_t full = has_copies ? 32 : 1, half = has_copies ? 16 : 1;
     switch (type) {
         case PackedType::iq2_xxs:
-            return 256 * 4 + 128 * 4;
-        case PackedType::iq2_xs:
-            return 512 * 4 + 128 * 4;
         case PackedType::iq3_xxs:
-            return 256 * 4 + 128 * 4;
+            return {256, full, 128, full};
+        case PackedType::iq2_xs:
+            return {512, half, 128, full};
         case PackedType::iq3_s:
-            return 512 * 4 + 256 * 4;
+            return {512, half, 256, half};
         default:
-            return 0;
+            return {0, 0, 0, 0};
     }
+}
+// Bytes of the tables that Hopper's grouped GEMM has of types whose codes name fixed values: of iq2
+// and iq3 without copies, for which it has no room and with which it was no faster
+// (bench/notes/gemv.md); of iq4 the levels of pairs of codes (dequant/iq4_levels.cuh).
+MOE_HOST_DEVICE constexpr int32_t grouped_table_bytes(PackedType type) {
+    if (type == PackedType::iq4_nl || type == PackedType::iq4_xs) return 32768;
+    return iq_table_shape(type, false).bytes();
 }
 
 // Bytes of one table, and of those of n_slots.
 MOE_HOST_DEVICE constexpr int32_t table_bytes(PackedType type, CodebookMode codebook_mode) {
     const int32_t bits = code_bits(type);
-    if (codebook_mode == CodebookMode::none) return fixed_table_bytes(type);
+    if (codebook_mode == CodebookMode::none) return iq_table_shape(type, true).bytes();
     if (codebook_mode == CodebookMode::shared_lanes) return 32768;
     if (codebook_mode == CodebookMode::shared_bytes) return 8;
     return 2 * 4 << (bits <= 3 ? bits - 1 : bits);

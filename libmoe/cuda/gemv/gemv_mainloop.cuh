@@ -124,8 +124,8 @@ __device__ __forceinline__ float residual_scale_of(const PackedMatrix& matrix) {
 
 // Tables that follow from the type alone.
 template <class Dequant>
-struct FixedTables {
-    __device__ __forceinline__ FixedTables(const PackedMatrix&, int32_t) {}
+struct TypeTables {
+    __device__ __forceinline__ TypeTables(const PackedMatrix&, int32_t) {}
     // The caller synchronizes the block afterwards.
     __device__ __forceinline__ void store(uint32_t to) const {
         Dequant::store_tables(to, static_cast<int32_t>(threadIdx.x),
@@ -149,8 +149,8 @@ struct CodebookTables {
 template <class Dequant>
 struct CodebookTables<Dequant, CodebookMode::none> {
     using PerSlot = NoTables;
-    using Shared =
-        std::conditional_t<(fixed_table_bytes(Dequant::type) > 0), FixedTables<Dequant>, NoTables>;
+    using Shared = std::conditional_t<(iq_table_shape(Dequant::type, true).entries > 0),
+                                      TypeTables<Dequant>, NoTables>;
 };
 template <class Dequant>
 struct CodebookTables<Dequant, CodebookMode::shared_bytes> {
@@ -372,6 +372,22 @@ struct DequantizedBlocks {
     }
 };
 
+// Where `block` is found: itself in the k_block, or, of types with superblocks, the first of the
+// superblock that begins with it, so that what is in this has constant offsets.
+template <class Dequant>
+struct BlockPlace {
+    typename Dequant::KBlock k_block;
+    int32_t block;
+};
+template <class Dequant>
+__device__ __forceinline__ BlockPlace<Dequant> superblock_at(
+    const typename Dequant::KBlock& k_block, int32_t block) {
+    if constexpr (Dequant::min_split > 1)
+        return {k_block + block / Dequant::min_split * Dequant::min_split_bytes, 0};
+    else
+        return {k_block, block};
+}
+
 // Accumulates blocks [block, n_blocks) of a k_block times x, whose first block is x_block. `block`
 // and n_blocks are multiples of min_split.
 template <class Dequant>
@@ -386,11 +402,12 @@ __device__ __forceinline__ void add_k_block(const typename Dequant::KBlock& k_bl
 #pragma unroll 1
     for (; block + step <= end_of_pairs; block += step) {
         __builtin_assume(block % Dequant::min_split == 0);
-        const typename Dequant::GroupScales group_scales(k_block, block, lane);
+        const auto [from, first] = superblock_at<Dequant>(k_block, block);
+        const typename Dequant::GroupScales group_scales(from, first, lane);
 #pragma unroll
         for (int32_t i = 0; i < step; i += Dequant::span) {
             DequantizedBlocks<Dequant, Dequant::span> blocks;
-            blocks.dequantize(k_block, block + i, lane, table, group_scales);
+            blocks.dequantize(from, first + i, lane, table, group_scales);
             blocks.multiply(x_block + block + i, addresses, lane, acc);
         }
     }

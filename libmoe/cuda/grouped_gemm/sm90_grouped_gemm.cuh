@@ -75,7 +75,7 @@ __device__ __forceinline__ Codebooks take_codebook(uint32_t stage_header, const 
                                                    bool are_whole) {
     using Shared = GroupedShared<Dequant::type, Shape>;
     Codebooks codebooks{stage_header + work_tile_bytes, base + Shared::pairs};
-    if constexpr (fixed_table_bytes(Dequant::type) > 0)
+    if constexpr (grouped_table_bytes(Dequant::type) > 0)
         codebooks.values = base + Shared::fixed_tables;
     if constexpr (has_codebook(Dequant::type)) {
         if constexpr (Dequant::table_in_memory) {
@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks_per_sm)
     Pipeline<Dequant::type, Shape> pipeline{part, base, base + Shared::headers,
                                             base + Shared::barriers, is_indexed};
     const WorkTileQueue queue{base + Shared::work_tiles};
-    if constexpr (fixed_table_bytes(Dequant::type) > 0)
+    if constexpr (grouped_table_bytes(Dequant::type) > 0)
         Dequant::store_tables(base + Shared::fixed_tables, static_cast<int32_t>(threadIdx.x),
                               static_cast<int32_t>(blockDim.x));
     if (threadIdx.x == 0) {

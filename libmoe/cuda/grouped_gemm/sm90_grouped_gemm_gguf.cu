@@ -19,7 +19,7 @@ GroupedKernels grouped_gguf(PackedType type) {
         case PackedType::q5_1:
             return grouped_kernels_of<GroupedDequant<PackedType::q5_1>>();
         case PackedType::iq4_nl:
-            return grouped_kernels_of<GroupedDequant<PackedType::iq4_nl>>();
+            return grouped_kernels_of<Iq4ByTable<GroupedDequant<PackedType::iq4_nl>>>();
         default:
             return {};
     }

@@ -22,7 +22,7 @@ GroupedKernels grouped_gguf_k(PackedType type) {
         case PackedType::q2_k:
             return grouped_kernels_of<GroupedDequant<PackedType::q2_k>>();
         case PackedType::iq4_xs:
-            return grouped_kernels_of<GroupedDequant<PackedType::iq4_xs>>();
+            return grouped_kernels_of<Iq4ByTable<GroupedDequant<PackedType::iq4_xs>>>();
         default:
             return {};
     }

@@ -180,7 +180,7 @@ __host__ __device__ constexpr uint32_t superblock_bytes(PackedType type) {
 // that made no faster (bench/notes/grouped_gemm.md).
 constexpr uint32_t line_bytes = 128;
 __host__ __device__ constexpr bool copies_in_lines(PackedType type) {
-    return is_grid(type) || (!has_codebook(type) && fixed_table_bytes(type) == 0);
+    return is_grid(type) || (!has_codebook(type) && !is_iq_grid(type));
 }
 
 // Those bits of an address in its line that differ between copies of n blocks of a packed tile; 0
@@ -241,7 +241,7 @@ struct Stages {
     static constexpr uint32_t codebook_room =
         has_codebook(type) && Shape::blocks_per_sm == 1 ? 2048 : 0;
     static constexpr uint32_t room = Shape::pipeline_bytes -
-                                     round_up(fixed_table_bytes(type), 1024) -
+                                     round_up(grouped_table_bytes(type), 1024) -
                                      (table_bytes > 1024 ? table_bytes : 0) - codebook_room;
 
     static __host__ __device__ constexpr uint32_t bytes(TilePart part) {
@@ -289,7 +289,7 @@ struct GroupedShared {
     static constexpr uint32_t work_tiles = barriers + 16 * Stages<type, Shape>::most;
     // Behind the two entries of WorkTileQueue: tables that follow from the type.
     static constexpr uint32_t fixed_tables = round_up(work_tiles + 2 * (work_tile_bytes + 16), 16);
-    static constexpr uint32_t bytes = fixed_tables + fixed_table_bytes(type);
+    static constexpr uint32_t bytes = fixed_tables + grouped_table_bytes(type);
     static constexpr uint32_t alignment = 1024;
     static_assert(Shape::blocks_per_sm * (bytes + 1024) <= 228 * 1024);
 };
