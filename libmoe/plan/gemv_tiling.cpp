@@ -231,7 +231,8 @@ GemvTiling lay_out_gate_up(const GemvProblem& problem, GemvTiling tiling, int32_
     tiling.shared.x = plan.take(2 * matrix.k * parts);
     tiling.shared.accum = plan.take(tiling.n_groups * tiling.accum_bytes_of_group);
     tiling.shared.slots = plan.take(4 * max_gemv_slots * tiling.n_warps);
-    tiling.shared.codebooks = plan.take(tables_bytes(matrix.type, tiling.codebook_mode, slots));
+    tiling.shared.codebooks =
+        plan.take(tables_bytes(matrix.type, tiling.codebook_mode, slots, tuning.copies_tables));
     tiling.shared.terms = plan.take(12 * 32 * tiling.n_warps);
     tiling.shared.largest = plan.take(tiling.n_groups > 1 ? 4 * tiling.n_warps : 0);
     lay_out_pipeline(tiling, plan, work_items * tiling.n_k_blocks, limits);
@@ -298,8 +299,8 @@ GemvTiling lay_out_down(const GemvProblem& problem, GemvTiling tiling, const Gem
     tiling.shared.factors = plan.take(8 * max_gemv_slots);
     tiling.shared.biases = plan.take(64 * n_tiles);
     tiling.shared.partial = plan.take(tiling.cluster > 1 ? 64 * n_tiles : 0);
-    tiling.shared.codebooks =
-        plan.take(tables_bytes(matrix.type, tiling.codebook_mode, problem.n_slots));
+    tiling.shared.codebooks = plan.take(
+        tables_bytes(matrix.type, tiling.codebook_mode, problem.n_slots, tuning.copies_tables));
     tiling.shared.slice_scales = plan.take(4 * std::min(tiling.pass_slices, n_slices));
     tiling.shared.gate = plan.take(problem.has_shared_gate ? 4 * tiling.n_warps : 0);
     lay_out_pipeline(tiling, plan, n_tiles * divide_up(n_slices, tiling.n_warps), limits);
@@ -371,9 +372,9 @@ GemvTiling tile_down(const DeviceFacts& device, const GemvProblem& problem,
             const GemvTiling whole = lay_out_down(problem, tiling, tuning, limits);
             // Worse than every tiling that fits, but there if none does.
             const bool fits = whole.shared.total <= device.shared_bytes;
-            const bool is_beside = whole.shared.total <= limits.max_bytes;
-            const double cost =
-                cost_of_tile(problem, whole) * (is_beside ? 1.0 : 1.5) + (fits ? 0.0 : 1e9);
+            // Beyond its limit down waits until gate and up leave the SM. By estimate.
+            const double wait = whole.shared.total <= limits.max_bytes ? 1.0 : 1.5;
+            const double cost = cost_of_tile(problem, whole) * wait + (fits ? 0.0 : 1e9);
             if (least > 0 && cost >= least) continue;
             least = cost;
             best = whole;

@@ -29,6 +29,7 @@ constexpr RouterTuning usual_router{32, 4, 64};
 constexpr GemvTuning sm90_gemv{32768,
                                true,
                                true,
+                               true,
                                sm90_smem - 2 * smem_per_block,
                                int64_t{64} << 20,
                                int64_t{26} << 20,
@@ -42,6 +43,7 @@ constexpr GemvTuning sm90_gemv{32768,
 
 // One thread block per SM and no clusters, whatever the number of bytes.
 constexpr GemvTuning one_block_per_sm{32768,
+                                      false,
                                       false,
                                       false,
                                       0,

@@ -24,6 +24,7 @@ struct GemvTuning {
     int32_t h_bytes;  // of h in shared memory at most
     bool has_clusters;
     bool copies_in_lines;  // k_blocks begin in a stage where they do in a line of memory
+    bool copies_tables;    // of iq2 and iq3 in shared memory (codebook_mode.hpp)
     int32_t
         shared_sm_bytes;  // of an SM for one block of gate_up and one of down; 0: never together
     int64_t large_bytes;  // weight bytes of a large call

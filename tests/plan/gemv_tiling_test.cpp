@@ -121,9 +121,9 @@ int32_t codebook_table_bytes(PackedType type, CodebookMode codebook_mode, int32_
     const int32_t bits = code_bits(type);
     switch (codebook_mode) {
         case CodebookMode::none:
-            // Words: 512 of entries, and 128 or 256 of signs.
-            return type == PackedType::iq2_xs  ? 4 * (512 + 128)
-                   : type == PackedType::iq3_s ? 4 * (512 + 256)
+            // Words: 16 times 512 entries, and 32 times 128 or 16 times 256 of signs.
+            return type == PackedType::iq2_xs  ? 4 * (16 * 512 + 32 * 128)
+                   : type == PackedType::iq3_s ? 4 * (16 * 512 + 16 * 256)
                                                : 0;
         case CodebookMode::shared_bytes:
             return 8;

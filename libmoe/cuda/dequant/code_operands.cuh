@@ -18,6 +18,7 @@
 #pragma once
 
 #include "libmoe/cuda/dequant/grouped_blocks.cuh"
+#include "libmoe/cuda/dequant/shared_codes.cuh"
 
 namespace moe::cuda {
 
@@ -126,7 +127,7 @@ struct CodesOver128 {
     CodesOver128() = default;
     __device__ __forceinline__ explicit CodesOver128(uint32_t, int = 1) {}
     __device__ __forceinline__ uint32_t even(uint32_t bytes) const {
-        return (bytes & 0x00FF00FFu) | 0x43004300u;
+        return and_xor(bytes, 0x00FF00FFu, 0x43004300u);
     }
     __device__ __forceinline__ uint32_t odd(uint32_t bytes) const {
         return permute_bytes(bytes, 0x43004300u, 0x7351);

@@ -2,7 +2,7 @@
 // has in its own bank, entries 128 bytes apart: there are no bank conflicts, and one load gives the
 // values of rows g and g + 8. The address is a dot product of bytes, which uses another pipe than
 // masks and shifts. Codes lie as packed/layout.hpp has them, so that a byte has a code of row g and
-// one of row g + 8:
+// one of row g + 8 (of types by rows, two codes of a row: iq4_levels.cuh):
 //   4 bits   the byte is the entry
 //   5 bits   likewise, of magnitudes; the fifth bits, which are signs (packed/layout.hpp), come to
 //   the

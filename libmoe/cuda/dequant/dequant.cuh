@@ -54,7 +54,7 @@
 //   Table, table_of(tables, lane)
 //                              what step needs of a codebook, and the address it is made from
 //   store_tables(to, first, stride)
-//                              types with fixed_table_bytes (codebook_mode.hpp): stores entries
+//                              types with tables of their own (codebook_mode.hpp): stores entries
 //                              first, first + stride and so on of the tables of the type
 //   step(words, j, table, a)   Bf16, F16: the four A registers of step j of 4 n
 //   two_steps(words, i, table, a)

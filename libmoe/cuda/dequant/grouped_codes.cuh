@@ -63,10 +63,11 @@ struct GroupedCodes : GroupedCodeBase<packed> {
             const auto [first, second] = of;
             return {{Levels::factor(first), Levels::factor(second, upper_unit)}, {}};
         } else {
-            constexpr float zero = are_over_128 ? -128.0f : static_cast<float>(Codes::zero);
+            // What is added to operands makes them codes.
+            constexpr float offset = are_over_128 ? -128.0f : static_cast<float>(Codes::zero);
             const auto [scale, minimum] = of;
             return {{Levels::factor(scale.x), Levels::factor(scale.y, upper_unit)},
-                    {fmaf(scale.x, zero, -minimum.x), fmaf(scale.y, zero, -minimum.y)}};
+                    {fmaf(scale.x, offset, -minimum.x), fmaf(scale.y, offset, -minimum.y)}};
         }
     }
 

@@ -48,14 +48,21 @@ struct ValueDequant<PackedType::iq3_s> : IqValueDequant<PackedType::iq3_s, Iq3SG
 
 #if defined(__CUDACC__)
 
-template <>
-struct GemvDequant<PackedType::iq2_xxs> : GemvIq<PackedType::iq2_xxs, Iq2XxsGrid, Iq2XxsNames> {};
-template <>
-struct GemvDequant<PackedType::iq2_xs> : GemvIq<PackedType::iq2_xs, Iq2XsGrid, Iq2XsNames> {};
-template <>
-struct GemvDequant<PackedType::iq3_xxs> : GemvIq<PackedType::iq3_xxs, Iq3XxsGrid, Iq3XxsNames> {};
-template <>
-struct GemvDequant<PackedType::iq3_s> : GemvIq<PackedType::iq3_s, Iq3SGrid, Iq3SNames> {};
+// has_copies: of the entries of tables, for devices with much shared memory.
+template <PackedType type, bool has_copies>
+struct GemvIqDequant;
+template <bool has_copies>
+struct GemvIqDequant<PackedType::iq2_xxs, has_copies>
+    : GemvIq<PackedType::iq2_xxs, Iq2XxsGrid, Iq2XxsNames, has_copies> {};
+template <bool has_copies>
+struct GemvIqDequant<PackedType::iq2_xs, has_copies>
+    : GemvIq<PackedType::iq2_xs, Iq2XsGrid, Iq2XsNames, has_copies> {};
+template <bool has_copies>
+struct GemvIqDequant<PackedType::iq3_xxs, has_copies>
+    : GemvIq<PackedType::iq3_xxs, Iq3XxsGrid, Iq3XxsNames, has_copies> {};
+template <bool has_copies>
+struct GemvIqDequant<PackedType::iq3_s, has_copies>
+    : GemvIq<PackedType::iq3_s, Iq3SGrid, Iq3SNames, has_copies> {};
 
 #endif
 

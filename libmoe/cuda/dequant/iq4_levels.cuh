@@ -1,8 +1,8 @@
 // The 16 levels of iq4_nl and iq4_xs: fixed signed bytes, of which a byte permutation looks up four
 // by codes that lie by rows (packed/layout.hpp). It chooses among eight, and a selector of 8 and
-// more repeats the sign of its byte instead. In the grouped GEMM a third permutation chooses
-// between the results of two. In gemv, where lower levels are negative and upper ones positive, the
-// two give
+// more repeats the sign of its byte instead. In the grouped GEMMs a third permutation chooses
+// between the results of two, or, on Hopper, a table has the levels of two codes. In gemv, where
+// lower levels are negative and upper ones positive, the two give
 //
 //   code     0 to 7        8 to 15
 //   lower    the level     -1
@@ -103,8 +103,8 @@ class ScaledLevels {
     uint32_t scale_, rest_;
 };
 
-// The GroupedDequant of a type with these levels, with bfloat16 operands made by the table: a third
-// of the instructions that permutations of bytes take.
+// The GroupedDequant of a type with these levels, with bfloat16 operands made by the table, which
+// takes fewer instructions than permutations of bytes.
 template <class Base>
 struct Iq4ByTable : Base {
     using Words = typename Base::Words;

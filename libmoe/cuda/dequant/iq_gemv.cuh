@@ -8,8 +8,8 @@
 //   signs     of 8 columns, four bits each: 4 where negative. xxs and xs name them by seven bits,
 //             of which the eighth follows (base/iq_grids.hpp)
 //
-// In gemv entries are there many times side by side (codebook_mode.hpp), so that lanes do not wait
-// for each other's banks at all.
+// In Hopper's gemv entries are there many times side by side (codebook_mode.hpp), so that lanes
+// seldom wait for each other's banks.
 //
 // Columns are in the order of k that operands have: of each four 0, 2, 1, 3.
 #pragma once
@@ -61,8 +61,8 @@ __device__ __forceinline__ uint32_t address_of_byte(uint32_t word, int i, uint32
     static_assert(stride < 256, "factors are bytes");
     return __dp4a(word, stride << 8 * i, at);
 }
-// The same of a whole word. Where the tables are at a run-time address, C++ code becomes a shift, a
-// mask and a sum; where that is a constant, it is part of the load.
+// The same of a whole word. C++ code becomes a shift, a mask and a sum; of the grouped GEMM, whose
+// entries are four bytes apart, the sum is part of the load.
 template <uint32_t stride>
 __device__ __forceinline__ uint32_t address_of_index(uint32_t index, uint32_t at) {
     if constexpr (stride == 4) return at + stride * index;
@@ -77,7 +77,7 @@ __device__ __forceinline__ uint32_t load_shared_2_by_2(uint32_t from) {
 }
 
 // A type reads columns 16 t to 16 t + 15 of a row: names(row, t), and has the addresses of entry i,
-// of their eights (iq2) or fours (iq3), and of sign i, of their eights, in a table `at` whose
+// of their eights (iq2) or fours (iq3), and of signs i, of their eights, in a table `at` whose
 // entries are `stride` bytes apart. A scale is (scale_code + 1/2) times scale_unit and the float16
 // that the row begins with.
 struct Iq2XxsNames {
@@ -92,11 +92,11 @@ struct Iq2XxsNames {
         return {load_shared_2(group + j), load_shared_2_by_2(group + 4) >> 7 * j};
     }
     template <uint32_t stride>
-    static __device__ __forceinline__ uint32_t entry(const Row& names, int i, uint32_t at) {
+    static __device__ __forceinline__ uint32_t entry_address(const Row& names, int i, uint32_t at) {
         return address_of_byte<stride>(names.entries, i, at);
     }
     template <uint32_t stride>
-    static __device__ __forceinline__ uint32_t sign(const Row& names, int i, uint32_t at) {
+    static __device__ __forceinline__ uint32_t sign_address(const Row& names, int i, uint32_t at) {
         return address_of_index<stride>(names.signs >> 7 * i & 127u, at);
     }
     static __device__ __forceinline__ uint32_t scale_code(uint32_t row, uint32_t t) {
@@ -115,11 +115,11 @@ struct Iq2XsNames {
         return {{load_shared_2(row + 2 + 4 * t), load_shared_2(row + 4 + 4 * t)}};
     }
     template <uint32_t stride>
-    static __device__ __forceinline__ uint32_t entry(const Row& names, int i, uint32_t at) {
+    static __device__ __forceinline__ uint32_t entry_address(const Row& names, int i, uint32_t at) {
         return address_of_index<stride>(names.eights[i] & 511u, at);
     }
     template <uint32_t stride>
-    static __device__ __forceinline__ uint32_t sign(const Row& names, int i, uint32_t at) {
+    static __device__ __forceinline__ uint32_t sign_address(const Row& names, int i, uint32_t at) {
         return address_of_index<stride>(names.eights[i] >> 9, at);
     }
     static __device__ __forceinline__ uint32_t scale_code(uint32_t row, uint32_t t) {
@@ -139,11 +139,11 @@ struct Iq3XxsNames {
                 load_shared_2_by_2(row + 66 + t / 2 * 4) >> t % 2 * 14};
     }
     template <uint32_t stride>
-    static __device__ __forceinline__ uint32_t entry(const Row& names, int i, uint32_t at) {
+    static __device__ __forceinline__ uint32_t entry_address(const Row& names, int i, uint32_t at) {
         return address_of_byte<stride>(names.entries, i, at);
     }
     template <uint32_t stride>
-    static __device__ __forceinline__ uint32_t sign(const Row& names, int i, uint32_t at) {
+    static __device__ __forceinline__ uint32_t sign_address(const Row& names, int i, uint32_t at) {
         return address_of_index<stride>(names.signs >> 7 * i & 127u, at);
     }
     static __device__ __forceinline__ uint32_t scale_code(uint32_t row, uint32_t t) {
@@ -168,13 +168,13 @@ struct Iq3SNames {
                 load_shared_2(row + 74 + 2 * t)};
     }
     template <uint32_t stride>
-    static __device__ __forceinline__ uint32_t entry(const Row& names, int i, uint32_t at) {
+    static __device__ __forceinline__ uint32_t entry_address(const Row& names, int i, uint32_t at) {
         static_assert(2 * stride < 256, "factors are bytes");
         constexpr uint32_t factors = stride | 2 * stride << 16;
         return __dp4a(names.entries[i / 2], factors << 8 * (i % 2), at);
     }
     template <uint32_t stride>
-    static __device__ __forceinline__ uint32_t sign(const Row& names, int i, uint32_t at) {
+    static __device__ __forceinline__ uint32_t sign_address(const Row& names, int i, uint32_t at) {
         return address_of_byte<stride>(names.signs, i, at);
     }
     static __device__ __forceinline__ uint32_t scale_code(uint32_t row, uint32_t t) {
@@ -229,35 +229,38 @@ struct IqTables {
         if constexpr (copies == 1) {
             store_shared(to + 4 * i, entry);
         } else {
-            // Lanes next to each other begin in different banks.
+            // Lanes that would store to the same banks begin with different vectors.
             constexpr int32_t vectors = copies / 4;
+            const int32_t first = i * copies / 32 % vectors;
 #pragma unroll
             for (int32_t j = 0; j < vectors; ++j)
-                store_shared(to + 4 * copies * i + 16 * (j ^ i % vectors),
+                store_shared(to + 4 * copies * i + 16 * (j ^ first),
                              uint4{entry, entry, entry, entry});
         }
     }
     __device__ __forceinline__ uint32_t entry(const typename Names::Row& names, int i) const {
-        return load_shared_4(Names::template entry<4 * shape.entry_copies>(names, i, entries));
+        return load_shared_4(
+            Names::template entry_address<4 * shape.entry_copies>(names, i, entries));
     }
     __device__ __forceinline__ uint32_t sign(const typename Names::Row& names, int i) const {
-        return load_shared_4(Names::template sign<4 * shape.sign_copies>(names, i, signs));
+        return load_shared_4(Names::template sign_address<4 * shape.sign_copies>(names, i, signs));
     }
     // Three magnitudes and their negatives fit one prmt.
     static __device__ __forceinline__ uint32_t levels_of_iq2(uint32_t selectors) {
         return permute_bytes(level_bytes<Grid>(1) ^ flip, level_bytes<Grid>(-1) ^ flip, selectors);
     }
-    // No magnitude is zero, so that the difference borrows from no other byte but for the last.
+    // No magnitude is zero, so that every byte of the difference borrows one from the next, which
+    // has it: bytes are 256 less magnitudes.
     static __device__ __forceinline__ uint32_t with_signs(uint32_t magnitudes, uint32_t selectors) {
         return permute_bytes(magnitudes, 0x01010100u - magnitudes, selectors);
     }
 };
 
-template <PackedType packed, class Grid, class Names>
+template <PackedType packed, class Grid, class Names, bool has_copies>
 struct GemvIq : GemvDequantBase<packed> {
     using Base = GemvDequantBase<packed>;
     using Operand = BytesOf16<true>;
-    using Table = IqTables<packed, Grid, Names, 0, true>;
+    using Table = IqTables<packed, Grid, Names, 0, has_copies>;
     static constexpr int32_t span = 1;
     static constexpr float residual_scale = Names::scale_unit;
     static constexpr uint32_t row_bytes = ggml_scale_bytes(packed);

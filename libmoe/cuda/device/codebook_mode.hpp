@@ -28,8 +28,9 @@ constexpr CodebookMode codebook_mode_of(const PackedMatrix& matrix) {
 
 // The tables in shared memory of a type whose codes name entries of a fixed grid, iq2 and iq3
 // (dequant/iq_gemv.cuh): entries of the grid and of signs, four bytes each, and each of them
-// `copies` times side by side. With 32 copies every lane has a bank of its own, with 16 two lanes
-// share two, which leaves room in an SM for gate and up beside down. No entries: no tables.
+// `copies` times side by side, where an SM has shared memory for them: with 32 copies every lane
+// has a bank of its own, with 16 two lanes share two, so that gate and up fit an SM beside down. No
+// entries: no tables.
 struct IqTableShape {
     int32_t entries, entry_copies;
     int32_t signs, sign_copies;
@@ -52,24 +53,26 @@ MOE_HOST_DEVICE constexpr IqTableShape iq_table_shape(PackedType type, bool has_
     }
 }
 // Bytes of the tables that Hopper's grouped GEMM has of types whose codes name fixed values: of iq2
-// and iq3 without copies, for which it has no room and with which it was no faster
-// (bench/notes/gemv.md); of iq4 the levels of pairs of codes (dequant/iq4_levels.cuh).
+// and iq3 without copies, which take stages from it and made it no faster (bench/notes/gemv.md); of
+// iq4 the levels of pairs of codes (dequant/iq4_levels.cuh).
 MOE_HOST_DEVICE constexpr int32_t grouped_table_bytes(PackedType type) {
     if (type == PackedType::iq4_nl || type == PackedType::iq4_xs) return 32768;
     return iq_table_shape(type, false).bytes();
 }
 
 // Bytes of one table, and of those of n_slots.
-MOE_HOST_DEVICE constexpr int32_t table_bytes(PackedType type, CodebookMode codebook_mode) {
+MOE_HOST_DEVICE constexpr int32_t table_bytes(PackedType type, CodebookMode codebook_mode,
+                                              bool has_copies = false) {
     const int32_t bits = code_bits(type);
-    if (codebook_mode == CodebookMode::none) return iq_table_shape(type, true).bytes();
+    if (codebook_mode == CodebookMode::none) return iq_table_shape(type, has_copies).bytes();
     if (codebook_mode == CodebookMode::shared_lanes) return 32768;
     if (codebook_mode == CodebookMode::shared_bytes) return 8;
     return 2 * 4 << (bits <= 3 ? bits - 1 : bits);
 }
-constexpr int32_t tables_bytes(PackedType type, CodebookMode codebook_mode, int32_t n_slots) {
+constexpr int32_t tables_bytes(PackedType type, CodebookMode codebook_mode, int32_t n_slots,
+                               bool has_copies) {
     return (codebook_mode == CodebookMode::per_expert ? n_slots : 1) *
-           table_bytes(type, codebook_mode);
+           table_bytes(type, codebook_mode, has_copies);
 }
 
 }  // namespace moe::cuda

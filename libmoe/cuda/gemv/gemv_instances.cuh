@@ -107,11 +107,14 @@ GemvKernels gguf_k_kernels(PackedType type, CodebookMode codebook_mode) {
         type, codebook_mode);
 }
 
+// Hopper alone copies the entries of tables, as GemvTuning has it.
 template <class Pipeline>
 GemvKernels iq_kernels(PackedType type, CodebookMode codebook_mode) {
-    return kernels_among<Pipeline, GemvDequant<PackedType::iq2_xxs>,
-                         GemvDequant<PackedType::iq2_xs>, GemvDequant<PackedType::iq3_xxs>,
-                         GemvDequant<PackedType::iq3_s>>(type, codebook_mode);
+    constexpr bool has_copies = std::is_same_v<Pipeline, BulkPipeline>;
+    return kernels_among<Pipeline, GemvIqDequant<PackedType::iq2_xxs, has_copies>,
+                         GemvIqDequant<PackedType::iq2_xs, has_copies>,
+                         GemvIqDequant<PackedType::iq3_xxs, has_copies>,
+                         GemvIqDequant<PackedType::iq3_s, has_copies>>(type, codebook_mode);
 }
 
 template <class Pipeline>

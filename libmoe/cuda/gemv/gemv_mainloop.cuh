@@ -372,15 +372,14 @@ struct DequantizedBlocks {
     }
 };
 
-// Where `block` is found: itself in the k_block, or, of types with superblocks, the first of the
-// superblock that begins with it, so that what is in this has constant offsets.
+// `block` of a k_block, or block 0 of its superblock: offsets in a superblock are then constants.
 template <class Dequant>
-struct BlockPlace {
+struct FirstBlock {
     typename Dequant::KBlock k_block;
     int32_t block;
 };
 template <class Dequant>
-__device__ __forceinline__ BlockPlace<Dequant> superblock_at(
+__device__ __forceinline__ FirstBlock<Dequant> first_block_of(
     const typename Dequant::KBlock& k_block, int32_t block) {
     if constexpr (Dequant::min_split > 1)
         return {k_block + block / Dequant::min_split * Dequant::min_split_bytes, 0};
@@ -402,7 +401,7 @@ __device__ __forceinline__ void add_k_block(const typename Dequant::KBlock& k_bl
 #pragma unroll 1
     for (; block + step <= end_of_pairs; block += step) {
         __builtin_assume(block % Dequant::min_split == 0);
-        const auto [from, first] = superblock_at<Dequant>(k_block, block);
+        const auto [from, first] = first_block_of<Dequant>(k_block, block);
         const typename Dequant::GroupScales group_scales(from, first, lane);
 #pragma unroll
         for (int32_t i = 0; i < step; i += Dequant::span) {

@@ -133,8 +133,10 @@ struct WarpMainloop {
                     return WholeGroups<Dequant, Shape, 16>(*this).run(accum, n_blocks);
             }
             if (n_rows <= 4) return EightTokens<Dequant, Shape, 1>(*this).run(accum, n_blocks);
-            // Sums of a second four cost more than scaled operands, where blocks come one by one.
-            if constexpr (Dequant::has_offset && !Dequant::has_superblock_scales) {
+            // Sums of a second four cost more than scaled operands, unless blocks come by
+            // superblocks and codes are nibbles.
+            if constexpr (Dequant::has_offset &&
+                          (!Dequant::has_superblock_scales || code_bits(type) > 4)) {
                 if (n_rows <= 8) return run_width<8>(accum, n_blocks);
             } else if (n_rows <= 8) {
                 return EightTokens<Dequant, Shape, 2>(*this).run(accum, n_blocks);

@@ -176,7 +176,7 @@ __host__ __device__ constexpr uint32_t superblock_bytes(PackedType type) {
 }
 
 // Bulk copies are slow unless both addresses are equal modulo a line. So a packed tile begins in
-// its room of a stage where it does in its line of memory; not of types that look values up, which
+// its room of a stage where it does in its line of memory; not of codebooks, iq2 and iq3, which
 // that made no faster (bench/notes/grouped_gemm.md).
 constexpr uint32_t line_bytes = 128;
 __host__ __device__ constexpr bool copies_in_lines(PackedType type) {
