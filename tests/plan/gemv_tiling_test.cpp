@@ -413,6 +413,22 @@ TEST(GemvTiling, BlocksOfBothKernelsShareAMultiprocessor) {
     });
 }
 
+// Hopper alone has copies of the tables of iq2 and iq3: of 99 KB they would leave few warps, and
+// few tokens of a large layer.
+TEST(GemvTiling, TablesHaveNoCopiesWhereSharedMemoryIsSmall) {
+    const DeviceFacts small = test::sm86().facts;
+    const GemvTuning tuning = tuning_of(small).gemv;
+    for (const PackedType type : {PackedType::iq2_xs, PackedType::iq3_s}) {
+        const GemvProblem call = problem_of(shapes[4], type);
+        const GemvTiling gate_up = tile_gate_up(small, call, tuning);
+        EXPECT_LT(gate_up.shared.terms - gate_up.shared.codebooks, 8 * 1024);
+        EXPECT_EQ(gate_up.n_warps, 8);
+        EXPECT_GE(max_tokens_on(small, shapes[4], type), 16);
+        const GemvTiling on_hopper = tile_gate_up(h200_facts(), call, h200_tuning());
+        EXPECT_EQ(on_hopper.shared.terms - on_hopper.shared.codebooks, 48 * 1024);
+    }
+}
+
 // A thread block of down uses all shared memory that gate_up leaves on an SM, not only its
 // guaranteed minimum.
 TEST(GemvTiling, DownUsesSharedMemoryThatGateUpLeaves) {

@@ -63,7 +63,7 @@ struct GroupedCodes : GroupedCodeBase<packed> {
             const auto [first, second] = of;
             return {{Levels::factor(first), Levels::factor(second, upper_unit)}, {}};
         } else {
-            // What is added to operands makes them codes.
+            // An operand plus this is the code.
             constexpr float offset = are_over_128 ? -128.0f : static_cast<float>(Codes::zero);
             const auto [scale, minimum] = of;
             return {{Levels::factor(scale.x), Levels::factor(scale.y, upper_unit)},
