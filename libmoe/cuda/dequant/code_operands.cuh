@@ -17,6 +17,8 @@
 // Device only.
 #pragma once
 
+#include <type_traits>
+
 #include "libmoe/cuda/dequant/grouped_blocks.cuh"
 #include "libmoe/cuda/dequant/shared_codes.cuh"
 
@@ -91,6 +93,36 @@ class CodeOperands : public CodePairs<operand, CodeOperands<operand, one_scale>>
     uint32_t scale_, scale_low_, minus_zero_;
     uint32_t minus_minimum_ = minus_nothing;
 };
+
+// Codes minus a zero point, a power of two, times a scale of no more bits than bfloat16 has. The
+// product of both is exact, so that one multiply-add does, with one rounding.
+class WholeScaleOperands : public CodePairs<Operand::bf16, WholeScaleOperands> {
+  public:
+    using CodePairs<Operand::bf16, WholeScaleOperands>::base;
+
+    WholeScaleOperands() = default;
+    // unit, zero: as above.
+    __device__ __forceinline__ WholeScaleOperands(float scale, uint32_t zero, int unit = 1)
+        : scale_(pair_of(scale * (0x1p85f / static_cast<float>(unit)))),
+          minus_zero_(pair_of(
+              scale * (-static_cast<float>(zero) / CodeOperands<Operand::bf16>::residual))) {}
+
+    __device__ __forceinline__ uint32_t operator()(uint32_t pair) const {
+        return multiply_add<Operand::bf16>(pair, scale_, minus_zero_);
+    }
+
+  private:
+    static __device__ __forceinline__ uint32_t pair_of(float value) {
+        return bf16_pair(value, value);
+    }
+
+    uint32_t scale_, minus_zero_;
+};
+
+// Of codes without minima.
+template <Operand operand, bool one_scale>
+using SignedCodeOperands = std::conditional_t<one_scale && operand == Operand::bf16,
+                                              WholeScaleOperands, CodeOperands<operand, one_scale>>;
 
 // Codes minus zero points without a scale, for loops that apply scales to accumulators. Exact; as
 // bfloat16 2^-6 of them, because a subnormal cannot be brought to one in one step.

@@ -32,7 +32,9 @@ struct GridKBlock {
 };
 
 // Kernels for scales of one type have less to load before their first mma. `any` is all of them.
-enum class GridForm : int8_t { any, f16, bf16, f32, e8m0 };
+// f32_by_block: float32 for groups of 64, as NF4 has them, so that each block is a unit and blocks
+// are alike.
+enum class GridForm : int8_t { any, f16, bf16, f32, e8m0, f32_by_block };
 
 constexpr bool has_grid_form(PackedType type, GridForm form) {
     switch (form) {
@@ -44,6 +46,8 @@ constexpr bool has_grid_form(PackedType type, GridForm form) {
             return grid_scale_of(type) == GridScale::f32;
         case GridForm::e8m0:
             return grid_scale_of(type) == GridScale::e8m0;
+        case GridForm::f32_by_block:
+            return grid_scale_of(type) == GridScale::f32 && grid_group(type) == 64;
         default:
             return true;
     }
@@ -297,6 +301,35 @@ struct GemvGrid<PackedType::grid_codebook, form, mode>
     static __device__ __forceinline__ RowScales factors(const Words<n>& words) {
         const float2 scale = words.scales.values();
         return {scale.x, scale.y};
+    }
+};
+
+template <CodebookMode mode>
+struct GemvGrid<PackedType::grid_codebook, GridForm::f32_by_block, mode>
+    : GemvCodebookCodes<PackedType::grid_codebook, mode> {
+    using Base = GemvCodebookCodes<PackedType::grid_codebook, mode>;
+    static constexpr GridForm form = GridForm::f32_by_block;
+    static constexpr bool brings_records = false;
+    static constexpr int32_t front = 16 * sizeof(float);  // scales come before the codes
+    static constexpr int32_t min_split_bytes =
+        front + block_code_bytes(PackedType::grid_codebook, 4);
+    template <int n>
+    struct Words : Base::template Codes<n> {
+        uint2 scales;
+    };
+    template <int n>
+    static __device__ __forceinline__ void load(Words<n>& words, uint32_t k_block, int32_t block,
+                                                int32_t lane) {
+        const uint32_t at = k_block + block * min_split_bytes;
+        words.scales =
+            load_shared_8(at + column_block(lane, n) * min_split_bytes + 8 * (lane >> 2));
+#pragma unroll
+        for (int i = 0; i < n; ++i)
+            load_shared_codes<Base::bits>(at + i * min_split_bytes + front, lane, words.codes[i]);
+    }
+    template <int n>
+    static __device__ __forceinline__ RowScales factors(const Words<n>& words) {
+        return {__uint_as_float(words.scales.x), __uint_as_float(words.scales.y)};
     }
 };
 

@@ -60,7 +60,7 @@ struct GroupedIq : GroupedCodeBase<packed> {
                                                       uint32_t (&a)[16]) {
 #pragma unroll
         for (int row = 0; row < 2; ++row) {
-            const CodeOperands<operand, one_scale> operands(words.scale[row], 128);
+            const SignedCodeOperands<operand, one_scale> operands(words.scale[row], 128);
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
                 const uint2 two = table.levels(words.row[row], i);

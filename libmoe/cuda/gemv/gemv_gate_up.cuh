@@ -271,7 +271,7 @@ struct KBlockList {
     // The copy at a cursor that is resolved.
     __device__ __forceinline__ StageItem<Dequant> item(const KBlockCursor& at) const {
         StageItem<Dequant> item;
-        if constexpr (brings_records<Dequant>)
+        if constexpr (Dequant::brings_records)
             if (splits(at.k_block) == 0) {
                 item.bytes = 0;
                 return item;
@@ -314,7 +314,7 @@ struct WarpWorkItems {
     __device__ __forceinline__ StageItem<Dequant> first_copy(
         const KBlockList<Dequant>& k_blocks) const {
         StageItem<Dequant> item;
-        if constexpr (brings_records<Dequant>)
+        if constexpr (Dequant::brings_records)
             if (copies()) return k_blocks.item(own);
         item.from = own.from;
         item.bytes = own_bytes;

@@ -131,12 +131,13 @@ GemvKernels grid_kernels(PackedType type, CodebookMode codebook_mode) {
 template <class Pipeline>
 GemvKernels grid_form_kernels(PackedType type, CodebookMode codebook_mode) {
     using enum PackedType;
-    return kernels_among<Pipeline, GemvGrid<grid_4, GridForm::f16>,
-                         GemvGrid<grid_4, GridForm::bf16>, GemvGrid<grid_8, GridForm::f16>,
-                         GemvGrid<grid_8, GridForm::bf16>, GemvGrid<grid_8, GridForm::f32>,
-                         GemvGrid<grid_e4m3, GridForm::f32>, GemvGrid<grid_e4m3, GridForm::e8m0>,
-                         GemvGrid<grid_codebook, GridForm::f32, CodebookMode::shared_lanes>>(
-        type, codebook_mode);
+    return kernels_among<
+        Pipeline, GemvGrid<grid_4, GridForm::f16>, GemvGrid<grid_4, GridForm::bf16>,
+        GemvGrid<grid_8, GridForm::f16>, GemvGrid<grid_8, GridForm::bf16>,
+        GemvGrid<grid_8, GridForm::f32>, GemvGrid<grid_e4m3, GridForm::f32>,
+        GemvGrid<grid_e4m3, GridForm::e8m0>,
+        GemvGrid<grid_codebook, GridForm::f32_by_block, CodebookMode::shared_lanes>>(type,
+                                                                                     codebook_mode);
 }
 
 }  // namespace moe::cuda

@@ -165,24 +165,20 @@ struct CodebookTables<Dequant, CodebookMode::per_expert> {
 
 // ---- stages of the pipeline
 
-// The type whose k_blocks bring records of a grid with their codes.
 template <class Dequant>
-constexpr bool brings_records = is_grid(Dequant::type);
-
-template <class Dequant>
-using StageItem = std::conditional_t<brings_records<Dequant>, TwoCopyItem, StreamItem>;
+using StageItem = std::conditional_t<Dequant::brings_records, TwoCopyItem, StreamItem>;
 
 // From a tile to what comes with a split of it.
 template <class Dequant, class Params>
 __device__ __forceinline__ int32_t split_offset(const Params& call, int32_t split) {
-    if constexpr (brings_records<Dequant>)
+    if constexpr (Dequant::brings_records)
         return call.records.begin(split);
     else
         return split * Dequant::min_split_bytes;
 }
 template <class Dequant, class Params>
 __device__ __forceinline__ int64_t tile_stride_of(const Params& call, int32_t tile_splits) {
-    if constexpr (brings_records<Dequant>)
+    if constexpr (Dequant::brings_records)
         return call.records.tile_bytes;
     else
         return int64_t{tile_splits} * Dequant::min_split_bytes;
@@ -210,7 +206,7 @@ template <class Dequant, class Params>
 __device__ __forceinline__ StageItem<Dequant> stage_item(const Params& call, const std::byte* from,
                                                          int32_t first_split, int32_t n) {
     StageItem<Dequant> item;
-    if constexpr (brings_records<Dequant>) {
+    if constexpr (Dequant::brings_records) {
         const GridRecords& grid = call.records;
         const int32_t begin = grid.begin(first_split), aligned = align_down<Dequant>(begin);
         item.from = from - (begin - aligned);
@@ -244,7 +240,7 @@ __device__ __forceinline__ typename Dequant::KBlock k_block_at(const Params& cal
         const auto stride = static_cast<uint32_t>(tile_stride_of<Dequant>(call, tile_splits));
         return (static_cast<uint32_t>(tile) * stride + begin) & line_mask_of<Dequant>(call.tiling);
     };
-    if constexpr (brings_records<Dequant>) {
+    if constexpr (Dequant::brings_records) {
         const GridRecords& grid = call.records;
         const auto begin = static_cast<uint32_t>(align_down<Dequant>(grid.begin(first_block)));
         const int32_t records = grid.records(first_block);
