@@ -36,6 +36,19 @@ TEST_F(Instructions, ReductionsAndMatches) {
     }
 }
 
+TEST_F(Instructions, OneLaneIsElected) {
+    run(kernel(
+        own_element(16) +
+        "elect.sync %r1|%p1, -1;\nselp.u32 %r2, 1, 0, %p1;\n"
+        "{\n.reg .pred elected;\nelect.sync _|elected, -1;\nselp.u32 %r3, 1, 0, elected;\n}\n"
+        "st.global.v4.u32 [%rd1], {%r0, %r1, %r2, %r3};\n"));
+    for (uint32_t i = 0; i < 32; ++i) {
+        EXPECT_EQ(words[4 * i + 1], words[1]);
+        EXPECT_EQ(words[4 * i + 2], i == words[1]);
+        EXPECT_EQ(words[4 * i + 3], words[4 * i + 2]);
+    }
+}
+
 TEST_F(Instructions, WholeNumbers) {
     run(kernel(
             "mov.u32 %r1, 0x80000001;\nmov.u32 %r2, 0x12345678;\n"

@@ -332,15 +332,15 @@ TEST(GemvTiling, StagesHoldTheirBlocksAndRecords) {
         cuda::gemv_reads_grid(grid_type(PackedType::grid_4, GridScale::f16, GridZero::middle, 16)));
 }
 
-// One codebook of all experts is one table for any number of slots: in bytes for two and three
-// bits, in lanes for four and five.
 // Consumers and copies find the place of a k_block by the same bits; those that the mask leaves out
 // must be the same for all of them.
 TEST(GemvTiling, KBlocksBeginWhereTheMaskLetsThem) {
     const PackedType types_in_lines[] = {
         grid_type(PackedType::grid_4, GridScale::f16, GridZero::packed, 128),
         grid_type(PackedType::grid_8, GridScale::bf16, GridZero::middle, 0),
-        grid_type(PackedType::grid_e4m3, GridScale::f32, GridZero::middle, 0), PackedType::e4m3};
+        grid_type(PackedType::grid_e4m3, GridScale::f32, GridZero::middle, 0),
+        grid_type(PackedType::grid_codebook, GridScale::f32, GridZero::middle, 64),
+        PackedType::e4m3};
     for (const Shape& shape : shapes)
         for (const PackedType type : types_in_lines) {
             const GemvProblem problem = problem_of(shape, type);
@@ -373,6 +373,8 @@ TEST(GemvTiling, KBlocksBeginWhereTheMaskLetsThem) {
               0);
 }
 
+// One codebook of all experts is one table for any number of slots: in bytes for two and three
+// bits, in lanes for four and five.
 TEST(GemvTiling, OneCodebookIsOneTable) {
     const auto modes = [](PackedType type, const Shape& shape, bool shares) {
         GemvProblem problem = problem_of(shape, type);

@@ -94,8 +94,9 @@ class CodeOperands : public CodePairs<operand, CodeOperands<operand, one_scale>>
     uint32_t minus_minimum_ = minus_nothing;
 };
 
-// Codes minus a zero point, a power of two, times a scale of no more bits than bfloat16 has. The
-// product of both is exact, so that one multiply-add does, with one rounding.
+// Codes minus a zero point, times a scale that is its code (accumulator_units.cuh), of up to eight
+// bits. The zero point is a power of two, so that its product with the scale is exact in bfloat16:
+// one multiply-add does, with one rounding.
 class WholeScaleOperands : public CodePairs<Operand::bf16, WholeScaleOperands> {
   public:
     using CodePairs<Operand::bf16, WholeScaleOperands>::base;
@@ -119,7 +120,7 @@ class WholeScaleOperands : public CodePairs<Operand::bf16, WholeScaleOperands> {
     uint32_t scale_, minus_zero_;
 };
 
-// Of codes without minima.
+// The operands of types without minima.
 template <Operand operand, bool one_scale>
 using SignedCodeOperands = std::conditional_t<one_scale && operand == Operand::bf16,
                                               WholeScaleOperands, CodeOperands<operand, one_scale>>;

@@ -39,6 +39,8 @@
 //   span                       blocks of one accumulation: 2, or 1 where there are no scales or a
 //                              scale serves 16 k
 //   min_split, min_split_bytes blocks that must stay together, and their bytes
+//   brings_records             grids: k_blocks come with records beside the codes. Not where each
+//                              block begins with its own: those are part of its min_split_bytes
 //   x_exponent                 x is multiplied by 2^x_exponent before it is rounded to Operand
 //   residual_scale             multiplies accumulators and makes up for powers of two left out
 //   ones                       for types with minima: a register of codes 1, whose accumulators are
@@ -47,8 +49,8 @@
 //                              are sums of two bytes (iq4_levels.cuh), else 1
 //   starts_next_early          the next kernel may start at once: where that was measured faster
 //   Words<n>                   what a lane holds of n <= span blocks
-//   KBlock                     where the splits of a k_block are: the shared address, or for a
-//                              grid that of its records, too (grid_gemv.cuh)
+//   KBlock                     where the splits of a k_block are: the shared address, or where it
+//                              brings records theirs, too (grid_gemv.cuh)
 //   load(words, k_block, block, lane)
 //                              k_block: whole splits; block: number in them
 //   Table, table_of(tables, lane)

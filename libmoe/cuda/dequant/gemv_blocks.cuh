@@ -77,7 +77,7 @@ struct GemvDequantBase {
     static constexpr int32_t span = 2;
     static constexpr int32_t min_split = has_superblock(packed) ? 4 : 1;
     static constexpr int32_t min_split_bytes = min_split * block_bytes(packed, 4);
-    static constexpr bool brings_records = is_grid(packed);  // k_blocks do, with their codes
+    static constexpr bool brings_records = is_grid(packed);
     static constexpr int32_t x_exponent = 0;
     static constexpr float residual_scale = 1.0f;
     static constexpr uint32_t ones = 0;

@@ -1,7 +1,7 @@
 // The grids in gemv (grid.cuh): bytes of integer codes, e4m3 and values of a codebook as float16.
 // A weight is scale * (code - zero): the sum of code times x and that of x are exact integers, and
-// the scale multiplies their difference. Scales and zero points of every kind come from the records
-// of a stage's units (grid_records.hpp). Device only.
+// the scale multiplies their difference. Scales and zero points come from the records of a stage's
+// units (grid_records.hpp), or where each block is a unit from before its codes. Device only.
 #pragma once
 
 #include "libmoe/cuda/dequant/code_bytes.cuh"
@@ -47,7 +47,8 @@ constexpr bool has_grid_form(PackedType type, GridForm form) {
         case GridForm::e8m0:
             return grid_scale_of(type) == GridScale::e8m0;
         case GridForm::f32_by_block:
-            return grid_scale_of(type) == GridScale::f32 && grid_group(type) == 64;
+            return has_codebook(type) && grid_scale_of(type) == GridScale::f32 &&
+                   grid_group(type) == 64;
         default:
             return true;
     }
@@ -181,7 +182,7 @@ __device__ __forceinline__ void load_grid_bytes(GemvByteCodes<n>& words, const G
     words.load(first, static_cast<int32_t>(stride), lane);
 }
 
-// Common to all grids, instead of the defaults of a type.
+// Common to grids that bring records, instead of the defaults of a type.
 template <class Base, GridForm own_form>
 struct GridDequant : Base {
     static constexpr GridForm form = own_form;
@@ -310,9 +311,9 @@ struct GemvGrid<PackedType::grid_codebook, GridForm::f32_by_block, mode>
     using Base = GemvCodebookCodes<PackedType::grid_codebook, mode>;
     static constexpr GridForm form = GridForm::f32_by_block;
     static constexpr bool brings_records = false;
-    static constexpr int32_t front = 16 * sizeof(float);  // scales come before the codes
+    static constexpr int32_t scales_bytes = 16 * sizeof(float);  // before the codes of a block
     static constexpr int32_t min_split_bytes =
-        front + block_code_bytes(PackedType::grid_codebook, 4);
+        scales_bytes + block_code_bytes(PackedType::grid_codebook, 4);
     template <int n>
     struct Words : Base::template Codes<n> {
         uint2 scales;
@@ -323,9 +324,7 @@ struct GemvGrid<PackedType::grid_codebook, GridForm::f32_by_block, mode>
         const uint32_t at = k_block + block * min_split_bytes;
         words.scales =
             load_shared_8(at + column_block(lane, n) * min_split_bytes + 8 * (lane >> 2));
-#pragma unroll
-        for (int i = 0; i < n; ++i)
-            load_shared_codes<Base::bits>(at + i * min_split_bytes + front, lane, words.codes[i]);
+        Base::load_codes(words, at + scales_bytes, lane, min_split_bytes);
     }
     template <int n>
     static __device__ __forceinline__ RowScales factors(const Words<n>& words) {

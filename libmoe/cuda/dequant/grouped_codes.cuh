@@ -42,9 +42,8 @@ struct GroupedCodes : GroupedCodeBase<packed> {
     template <Operand operand = Operand::bf16, bool one_scale = operand == Operand::f16>
     static __device__ __forceinline__ void dequantize(const Words& words, const NoTable&,
                                                       uint32_t (&a)[16]) {
-        using Operands =
-            std::conditional_t<is_symmetric, SignedCodeOperands<operand, one_scale>,
-                               CodeOperands<operand, one_scale>>;
+        using Operands = std::conditional_t<is_symmetric, SignedCodeOperands<operand, one_scale>,
+                                            CodeOperands<operand, one_scale>>;
         const Operands rows[2] = {row_operands<Operands>(words.factors, 0, 1),
                                   row_operands<Operands>(words.factors, 1, upper_unit)};
 #pragma unroll

@@ -148,12 +148,12 @@ struct GemvCodebookCodes : GemvDequantBase<packed> {
     struct Codes {
         uint32_t codes[n][bits];
     };
-    // at: the shared address of the first of n blocks.
+    // at: the shared address of the codes of n blocks, which are `stride` bytes apart.
     template <int n>
-    static __device__ __forceinline__ void load_codes(Codes<n>& words, uint32_t at, int32_t lane) {
+    static __device__ __forceinline__ void load_codes(Codes<n>& words, uint32_t at, int32_t lane,
+                                                      int32_t stride = Base::min_split_bytes) {
 #pragma unroll
-        for (int i = 0; i < n; ++i)
-            load_shared_codes<bits>(at + i * Base::min_split_bytes, lane, words.codes[i]);
+        for (int i = 0; i < n; ++i) load_shared_codes<bits>(at + i * stride, lane, words.codes[i]);
     }
     template <int n>
     static __device__ __forceinline__ void step(const Codes<n>& words, int j, const Table& table,

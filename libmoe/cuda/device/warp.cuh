@@ -1,5 +1,5 @@
-// Sums and maxima over a warp and a block in a fixed order, and floats as integers of the same
-// order.
+// Sums and maxima over a warp and a block in a fixed order, floats as integers of the same order,
+// and the elected lane of a warp.
 #pragma once
 
 #include <cstdint>
@@ -61,6 +61,21 @@ __device__ inline float block_sum(float value, float* partial) {
     float sum = 0.0f;
     for (int w = 0; w < static_cast<int>(blockDim.x / 32); w++) sum += partial[w];
     return sum;
+}
+
+// True in one lane of the warp, the same in every call. All lanes call it together. The compiler
+// knows that one lane is left and keeps addresses of bulk copies in uniform registers; where a
+// lane's number is compared, each copy is a loop over lanes. sm_90.
+__device__ __forceinline__ bool elect_lane() {
+    uint32_t is_elected;
+    asm volatile(
+        "{\n\t"
+        ".reg .pred elected;\n\t"
+        "elect.sync _|elected, 0xFFFFFFFF;\n\t"
+        "selp.u32 %0, 1, 0, elected;\n\t"
+        "}"
+        : "=r"(is_elected));
+    return is_elected != 0;
 }
 
 }  // namespace moe::cuda

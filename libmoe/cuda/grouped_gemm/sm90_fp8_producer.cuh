@@ -10,65 +10,55 @@
 
 namespace moe::cuda {
 
-// A lane copies one packed tile; two more copy the tokens and their scales, unless the input is
-// indexed.
+// Fills one stage by the elected lane of a whole warp: the packed tiles, and the tokens and their
+// scales unless the input is indexed.
 template <PackedType type, class Shape>
 struct Fp8StageCopy {
     using Pipeline = Fp8Pipeline<type, Shape>;
     using Shared = Fp8Shared<type, Shape>;
 
     const Sm90Call& gemm;
-    uint32_t lane, n_weight_tiles, n_rows;  // n_rows 0: the tokens come otherwise
-    PackedTile<type> tile;                  // this lane's
-    const std::byte* tokens;                // the lane's part of the tokens, in block 0
-    int64_t tokens_step;
+    uint32_t n_weight_tiles, n_rows;   // n_rows 0: the tokens come otherwise
+    PackedTile<type> tile;             // the first
+    const std::byte *tokens, *scales;  // in block 0
 
-    __device__ Fp8StageCopy(const Sm90Call& gemm_, const WorkTile& work_tile, uint32_t lane_)
+    __device__ Fp8StageCopy(const Sm90Call& gemm_, const WorkTile& work_tile)
         : gemm(gemm_),
-          lane(lane_),
           n_weight_tiles(static_cast<uint32_t>(min(static_cast<int32_t>(Shape::packed_tiles),
                                                    gemm_.weights.n_tiles - first_tile(work_tile)))),
           n_rows(gemm_.in.index ? 0 : round_up(static_cast<uint32_t>(work_tile.n_rows), 8)),
-          tile(gemm_, work_tile.expert, first_tile(work_tile) + static_cast<int32_t>(lane_)) {
-        const bool has_scales = lane == Shape::packed_tiles + 1;
-        const std::byte* from = has_scales
-                                    ? fp8_scales(gemm.in_bytes(), gemm.weights.k, gemm.in_capacity)
-                                    : gemm.in_bytes();
-        const int64_t bytes = has_scales ? 4 : fp8_block_columns;
-        tokens = from + work_tile.row * bytes;
-        tokens_step = gemm.in_capacity * bytes;
-    }
+          tile(gemm_, work_tile.expert, first_tile(work_tile)),
+          tokens(gemm_.in_bytes() + int64_t{work_tile.row} * fp8_block_columns),
+          scales(fp8_scales(gemm_.in_bytes(), gemm_.weights.k, gemm_.in_capacity) +
+                 int64_t{4} * work_tile.row) {}
 
-    __device__ __forceinline__ void load_weights(const Pipeline& at, uint32_t block) const {
+    // The first block of a work tile brings this along.
+    __device__ __forceinline__ void load_weights(const Pipeline& at, uint32_t block,
+                                                 const WorkTile& work_tile) const {
         const uint32_t n_blocks = min(2u, weight_blocks(gemm) - 2 * block);
-        const uint32_t n = tile.bytes(2 * block, n_blocks);
-        if (lane == 0)
-            mbarrier_expect(at.full(), n_weight_tiles * n + n_rows * (fp8_block_columns + 4));
-        __syncwarp();
-        const uint32_t to = at.data() + Shared::tiles + in_stage(2 * block);
-        if (lane < n_weight_tiles)
-            bulk_load_once(to, tile.data + tile.begin(2 * block), n, at.full());
+        const uint32_t bytes = tile.bytes(2 * block, n_blocks), stride = tile.stride(gemm);
+        if (!elect_lane()) return;
+        if (block == 0) store_work_tile(at.header(), work_tile);
+        mbarrier_expect(at.full(), n_weight_tiles * bytes + n_rows * (fp8_block_columns + 4));
+        const std::byte* first = tile.data + tile.begin(2 * block);
+        const auto in_line = [](const std::byte* from) {
+            return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(from)) & line_mask(type, 2);
+        };
+        copy_tiles(n_weight_tiles, at.data() + Shared::tiles + in_line(first), first, stride, bytes,
+                   at.full(), [&](const std::byte* from) {
+                       if constexpr (tokens_as_a<Shape>) return even_tile_step(type, stride);
+                       return Shared::tile_bytes + in_line(from + stride) - in_line(from);
+                   });
     }
     __device__ __forceinline__ void load_tokens(const Pipeline& at, uint32_t block) const {
-        if (n_rows == 0) return;
-        if (lane == Shape::packed_tiles)
-            bulk_load(at.data(), tokens + block * tokens_step, n_rows * fp8_block_columns,
-                      at.full());
-        else if (lane == Shape::packed_tiles + 1)
-            bulk_load(at.data() + Shared::token_scales, tokens + block * tokens_step, 4 * n_rows,
-                      at.full());
+        if (n_rows == 0 || !elect_lane()) return;
+        const int64_t first = int64_t{gemm.in_capacity} * block;
+        bulk_load(at.data(), tokens + first * fp8_block_columns, n_rows * fp8_block_columns,
+                  at.full());
+        bulk_load(at.data() + Shared::token_scales, scales + first * 4, 4 * n_rows, at.full());
     }
 
   private:
-    // Where this lane's packed tile lies among those of a stage that begins with `first`.
-    __device__ __forceinline__ uint32_t in_stage(uint32_t first) const {
-        const uint32_t in_room = tile.in_room(first, 2);
-        if constexpr (tokens_as_a<Shape>)
-            return __shfl_sync(0xFFFFFFFFu, in_room, 0) +
-                   lane * even_tile_step(type, gemm.weights.k);
-        else
-            return lane * Shared::tile_bytes + in_room;
-    }
     static __device__ int32_t first_tile(const WorkTile& work_tile) {
         return work_tile.row_block * static_cast<int32_t>(tiles_per_block);
     }
@@ -92,13 +82,12 @@ struct Fp8Producer {
                                                  const Fp8Pipeline<type, Shape>& at, uint32_t block,
                                                  const WorkTile& work_tile) const {
         at.wait_empty();
-        if (block == 0 && lane == 0) store_work_tile(at.header(), work_tile);
-        copy.load_weights(at, block);
+        copy.load_weights(at, block, work_tile);
     }
 
     __device__ void copy_work_tile(const WorkTile& work_tile) {
         if (gemm.in.index) queue.push(work_tile, lane);
-        const Fp8StageCopy<type, Shape> copy(gemm, work_tile, lane);
+        const Fp8StageCopy<type, Shape> copy(gemm, work_tile);
         const uint32_t n_blocks = token_blocks(gemm);
         uint32_t block = 0;
         if (waits) {

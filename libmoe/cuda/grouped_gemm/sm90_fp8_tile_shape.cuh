@@ -102,9 +102,9 @@ constexpr bool tokens_as_a = Shape::packed_tiles > tiles_per_block;
 
 // From one packed tile of two blocks to the next in a stage: as far as in memory but for whole
 // lines, so that all copies are from line to line.
-__device__ __forceinline__ uint32_t even_tile_step(PackedType type, int32_t k) {
+__device__ __forceinline__ uint32_t even_tile_step(PackedType type, uint32_t stride) {
     const uint32_t bytes = staged_tile_bytes(type, 2);
-    return bytes + ((static_cast<uint32_t>(tile_bytes(type, k)) - bytes) & (line_bytes - 1));
+    return bytes + ((stride - bytes) & (line_bytes - 1));
 }
 
 // A stage holds 128 k: token rows of 128 bytes, the packed tiles, and the scales of the tokens.

@@ -42,7 +42,7 @@ struct Fp8TokensMainloop {
           pipeline(pipeline_),
           packed(work.gemm, work.work_tile.expert,
                  work.work_tile.row_block * static_cast<int32_t>(tiles_per_block)),
-          tile_step(even_tile_step(type, work.gemm.weights.k)) {}
+          tile_step(even_tile_step(type, packed.stride(work.gemm))) {}
 
     __device__ __forceinline__ void run(Fp8TokenAccumulators& accum) {
         float block_accum[64];

@@ -2,6 +2,7 @@
 // copy by it, and consumers find by it what was copied.
 #pragma once
 
+#include "libmoe/cuda/device/bulk_copy.cuh"
 #include "libmoe/cuda/grouped_gemm/sm90_call.hpp"
 #include "libmoe/cuda/grouped_gemm/sm90_tile_shape.cuh"
 
@@ -15,7 +16,7 @@ struct PackedTile {
 
     __device__ PackedTile(const Sm90Call& gemm, int32_t expert, int32_t tile)
         : data(gemm.weights.data + expert * gemm.weights.expert_stride +
-               tile * bytes_of_tile(gemm)),
+               tile * int64_t{stride(gemm)}),
           records(gemm.records) {}
 
     // Where the copy of a stage that begins with `block` begins: at the codes, of a grid at the
@@ -56,13 +57,28 @@ struct PackedTile {
         return (4 - block % 4) * staged_block_bytes(type);
     }
 
-  private:
-    static __device__ int64_t bytes_of_tile(const Sm90Call& gemm) {
+    // Bytes to the next packed tile.
+    static __device__ uint32_t stride(const Sm90Call& gemm) {
         if constexpr (is_grid(type))
-            return gemm.records.tile_bytes;
+            return static_cast<uint32_t>(gemm.records.tile_bytes);
         else
-            return tile_bytes(type, gemm.weights.k);
+            return static_cast<uint32_t>(tile_bytes(type, gemm.weights.k));
     }
 };
+
+// Copies n_tiles packed tiles that are `stride` bytes apart, by one lane. step(from): how far the
+// place of the tile at `from` is from that of the next. Sums instead of multiples of a number:
+// those would be kept in local memory.
+template <class Step>
+__device__ __forceinline__ void copy_tiles(uint32_t n_tiles, uint32_t to, const std::byte* from,
+                                           uint32_t stride, uint32_t bytes, uint32_t barrier,
+                                           Step step) {
+#pragma unroll 4
+    for (uint32_t i = 0; i < n_tiles; ++i) {
+        bulk_load_once(to, from, bytes, barrier);
+        to += step(from);
+        from += stride;
+    }
+}
 
 }  // namespace moe::cuda

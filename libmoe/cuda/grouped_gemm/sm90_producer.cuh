@@ -14,6 +14,7 @@
 #include "libmoe/cuda/device/cp_async.cuh"
 #include "libmoe/cuda/device/dependent_launch.cuh"
 #include "libmoe/cuda/device/memory.cuh"
+#include "libmoe/cuda/device/warp.cuh"
 #include "libmoe/cuda/grouped_gemm/sm90_instances.hpp"
 #include "libmoe/cuda/grouped_gemm/sm90_packed_tile.cuh"
 #include "libmoe/cuda/grouped_gemm/sm90_pipeline.cuh"
@@ -80,11 +81,15 @@ struct TileScheduler {
 };
 
 // Fills one stage with n blocks from `block`, by a whole warp. A lane copies one packed tile, and
-// the tokens of one block unless the input is indexed.
+// the tokens of one block unless the input is indexed. Weights of 16 bits come by many copies of
+// 2 KB, which the elected lane issues.
 template <PackedType type>
 struct StageCopy {
+    static constexpr bool by_one_lane = code_bits(type) == 16;
+
     uint32_t lane, width, n_weight_tiles, token_bytes;
-    PackedTile<type> tile;    // this lane's
+    PackedTile<type> tile;    // this lane's, or by_one_lane the first
+    uint32_t tile_stride;     // to the next
     const std::byte* tokens;  // rows of the work tile in block column 0
     int64_t column_bytes;
     const float* codebook;
@@ -96,7 +101,9 @@ struct StageCopy {
           n_weight_tiles(
               static_cast<uint32_t>(min(8, gemm.weights.n_tiles - first_tile(work_tile)))),
           token_bytes(gemm.in.index ? 0 : round_up(work_tile.n_rows, 8) * 128),
-          tile(gemm, work_tile.expert, first_tile(work_tile) + static_cast<int32_t>(lane_)),
+          tile(gemm, work_tile.expert,
+               first_tile(work_tile) + (by_one_lane ? 0 : static_cast<int32_t>(lane_))),
+          tile_stride(tile.stride(gemm)),
           tokens(gemm.in_bytes() + int64_t(work_tile.row) * 128),
           column_bytes(int64_t(gemm.in_capacity) * 128),
           codebook(gemm.weights.codebook + int64_t(work_tile.expert) * 64) {}
@@ -107,19 +114,28 @@ struct StageCopy {
                                  uint32_t per_stage) const {
         const uint32_t full = pipeline.full();
         const uint32_t tile_bytes = tile.bytes(block, n);
-        const bool copies_codebook = has_codebook(type) && block == 0;
-        if (lane == 0)
-            mbarrier_expect(full, n_weight_tiles * tile_bytes + n * token_bytes +
-                                      (copies_codebook ? raw_codebook_bytes<type> : 0));
-        __syncwarp();
-        if (lane < n_weight_tiles) {
-            const uint32_t to = pipeline.data() + per_stage * width * 128 +
-                                lane * staged_tile_room(type, per_stage) +
-                                tile.in_room(block, per_stage);
-            copy_tile(to, block, n, per_stage, tile_bytes, full);
-        } else if (copies_codebook && lane == tiles_per_block) {
-            bulk_load(pipeline.header() + work_tile_bytes, codebook, raw_codebook_bytes<type>,
-                      full);
+        if constexpr (by_one_lane) {
+            if (!elect_lane()) return;
+            mbarrier_expect(full, n_weight_tiles * tile_bytes + n * token_bytes);
+            static_assert(line_mask(type, 1) == 0);
+            copy_tiles(n_weight_tiles, pipeline.data() + per_stage * width * 128,
+                       tile.data + tile.begin(block), tile_stride, tile_bytes, full,
+                       [&](const std::byte*) { return staged_tile_room(type, per_stage); });
+        } else {
+            const bool copies_codebook = has_codebook(type) && block == 0;
+            if (lane == 0)
+                mbarrier_expect(full, n_weight_tiles * tile_bytes + n * token_bytes +
+                                          (copies_codebook ? raw_codebook_bytes<type> : 0));
+            __syncwarp();
+            if (lane < n_weight_tiles) {
+                const uint32_t to = pipeline.data() + per_stage * width * 128 +
+                                    lane * staged_tile_room(type, per_stage) +
+                                    tile.in_room(block, per_stage);
+                copy_tile(to, block, n, per_stage, tile_bytes, full);
+            } else if (copies_codebook && lane == tiles_per_block) {
+                bulk_load(pipeline.header() + work_tile_bytes, codebook, raw_codebook_bytes<type>,
+                          full);
+            }
         }
     }
 
@@ -143,9 +159,17 @@ struct StageCopy {
 
     template <class Pipeline>
     __device__ void load_tokens(const Pipeline& pipeline, uint32_t block, uint32_t n) const {
-        if (lane >= n || token_bytes == 0) return;
-        bulk_load(pipeline.data() + lane * width * 128, tokens + (block + lane) * column_bytes,
-                  token_bytes, pipeline.full());
+        if (token_bytes == 0) return;
+        const auto copy_block = [&](uint32_t i) {
+            bulk_load(pipeline.data() + i * width * 128, tokens + (block + i) * column_bytes,
+                      token_bytes, pipeline.full());
+        };
+        if constexpr (by_one_lane) {
+            if (!elect_lane()) return;
+            for (uint32_t i = 0; i < n; ++i) copy_block(i);
+        } else {
+            if (lane < n) copy_block(lane);
+        }
     }
 
   private:
@@ -232,7 +256,8 @@ struct Producer {
         const uint32_t per_stage = pipeline.blocks_of(work_tile.width);
         const auto load_weights = [&](const Pipeline& at, uint32_t block, uint32_t n) {
             mbarrier_wait(at.empty(), at.phase);
-            if (block == 0 && lane == 0) store_work_tile(at.header(), work_tile);
+            if (block == 0 && (StageCopy<type>::by_one_lane ? elect_lane() : lane == 0))
+                store_work_tile(at.header(), work_tile);
             copy.load_weights(at, block, n, per_stage);
         };
         if (gemm.gate_values) prefetch_gates(work_tile);
