@@ -35,6 +35,7 @@ constexpr int32_t align_128(int32_t bytes) {
 int32_t min_split_blocks_of(PackedType type) {
     return has_superblock(type) ? 4 : 1;
 }
+// The records of a grid come on top (staged_grid_bytes).
 int32_t min_split_bytes_of(PackedType type) {
     return min_split_blocks_of(type) * block_bytes(type, 4);
 }
